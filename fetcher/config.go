@@ -90,6 +90,8 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 		"file with headers to send to hosts, reloaded on change")
 	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
 		"file that keeper --credentials compiles from the Secrets of teams, used after --header-file, reloaded on change")
+	fs.StringVar(&c.Get.CABundle, "ca-bundle", c.Get.CABundle,
+		"file with certificates to trust in addition to the system's, reloaded on change")
 	fs.StringVar(&c.Get.Proxy, "proxy", c.Get.Proxy, "URL of an egress proxy (proxies in the environment are ignored)")
 	fs.StringSliceVar(&e.DirectHosts, "direct-host", e.DirectHosts, "host patterns to reach without the proxy")
 	fs.BoolVar(&e.ProxyResolves, "proxy-resolves", e.ProxyResolves,
@@ -105,8 +107,6 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time limit of a whole GET")
 	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time limit of a TLS handshake")
 	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time limit for the headers of a response")
-	fs.StringVar(&g.CABundle, "ca-bundle", g.CABundle,
-		"file with certificates to trust in addition to the system's, reloaded on change")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants, made by curlctl identities (without it credentials are sent for every want)")
 }

@@ -40,6 +40,8 @@ type PreviewRequest struct {
 	Namespace, URL string
 	// Fetch makes one GET if the URL is allowed.
 	Fetch bool
+	// Offline checks the name, but does not look it up.
+	Offline bool
 	// Rules are evaluated on the body, for a key that holds Held bytes.
 	Rules rule.Set
 	Held  int64
@@ -50,7 +52,11 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if err := c.Validate(); err != nil {
 		return Preview{}, err
 	}
-	gate, client, err := newGetter(*c, zerolog.Nop(), nil, nil)
+	cfg := *c
+	if r.Offline {
+		cfg.Egress.ProxyResolves, cfg.Egress.DirectHosts = true, nil
+	}
+	gate, client, err := newGetter(cfg, zerolog.Nop(), nil, nil)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -58,6 +64,9 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	preview := Preview{
 		Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(r.Namespace, r.URL),
 		addresses: verdict.Addresses, err: verdict.Err,
+	}
+	if r.Offline && verdict.Allowed {
+		preview.Reason = "the name is permitted; offline, its addresses are unknown"
 	}
 	var denied *egress.DeniedError
 	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {

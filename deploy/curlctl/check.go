@@ -37,6 +37,7 @@ type checking struct {
 	fetcher   fetcher.Config
 	files     []string
 	fetch     bool
+	offline   bool
 	protected []string
 	// unreadable has the invalid documents of the files.
 	unreadable []checked
@@ -50,7 +51,7 @@ func checkCommand(o *options) *cobra.Command {
 		Short: "Predict what happens to a ConfigMap or Watcher (reads Kubernetes, or a file)",
 		Long: "Parses the annotations like the watcher, and checks each URL against the egress policy\n" +
 			"like the fetcher with the same flags. For a Watcher it checks its sources. It resolves\n" +
-			"host names, but fetches nothing without --fetch, and writes nothing. It needs no NATS.\n\n" +
+			"host names without --offline, fetches nothing without --fetch, and writes nothing. It needs no NATS.\n\n" +
 			"With --fetch it makes the fetcher's GET, without If-None-Match and If-Modified-Since,\n" +
 			"and prints what was sent and received.",
 		Args:              cobra.MaximumNArgs(1),
@@ -68,6 +69,8 @@ func checkCommand(o *options) *cobra.Command {
 	fs.StringSliceVarP(&c.files, "filename", "f", nil,
 		"files with ConfigMaps and Watchers, or folders of .yaml, .yml and .json files (-: standard input)")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
+	fs.BoolVar(&c.offline, "offline", false, "check names of hosts without resolving them, as in CI")
+	cmd.MarkFlagsMutuallyExclusive("fetch", "offline")
 	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	return cmd
 }
@@ -226,13 +229,9 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 		}
 		found = append(found, all...)
 	}
-	_, err := out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL", Wrap: "DETAIL"},
+	_, err := out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL"},
 		printer.Rows(found, func(f checked) printer.Row {
-			colour := printer.Green
-			if !f.OK {
-				colour = printer.Red
-			}
-			cells := printer.Cells(f.ConfigMap, f.Key, printer.In(colour, f.Verdict), f.Detail, f.URL)
+			cells := printer.Cells(f.ConfigMap, f.Key, f.Verdict, f.Detail, f.URL)
 			return printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: cells}
 		}))
 	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
@@ -290,7 +289,7 @@ func (c *checking) pairs(
 		f.Key, f.URL = pair.Key, keys.WithoutQuery(pair.URL)
 		rules := request.Rules[pair.Key]
 		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
-			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Rules: rules, Held: held.Keys[pair.Key].Size,
+			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules, Held: held.Keys[pair.Key].Size,
 		})
 		if err != nil {
 			return nil, err

@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 var _ = Describe("The program", func() {
@@ -31,7 +33,7 @@ var _ = Describe("The program", func() {
 			{[]string{"failures", "--reason", ""}, "Timeout\n"},
 			{[]string{"status", ""}, "default/cm-001\n"},
 			{[]string{"wants", "-n", ""}, "default\n"},
-			{[]string{"wants", "-o", ""}, "yaml\n"},
+			{[]string{"wants", "-o", ""}, "wide\n"},
 		} {
 			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, c.args...)...).out).
 				To(ContainSubstring(c.says), "%v", c.args)
@@ -57,5 +59,12 @@ var _ = Describe("The program", func() {
 		Expect(os.WriteFile(selected, []byte("ops"), 0o600)).To(Succeed())
 		Expect(run("status").code).To(BeZero())
 		Expect(run("__complete", "failures", "--context", "").out).To(HavePrefix("bad\nops\n"))
+
+		By("finding the file that the demo and docker compose write beside the kubeconfig")
+		contexts(nil)
+		beside := GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(beside, operate.BesideKubeconfig),
+			[]byte(`{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`), 0o600)).To(Succeed())
+		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).code).To(BeZero())
 	})
 })

@@ -3,7 +3,6 @@ package curlctl
 import (
 	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -53,15 +52,7 @@ func candidates(all []string) []string {
 
 // completeContexts lists the contexts of the nats command.
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	config := os.Getenv("XDG_CONFIG_HOME")
-	if config == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return nil, silently
-		}
-		config = filepath.Join(home, ".config")
-	}
-	files, err := filepath.Glob(filepath.Join(config, "nats", "context", "*.json"))
+	files, err := filepath.Glob(filepath.Join(operate.ContextDir(), "context", "*.json"))
 	if err != nil {
 		return nil, silently
 	}
@@ -76,7 +67,7 @@ func (o *options) live(
 	cmd *cobra.Command, read func(context.Context, *operate.Connection) []string,
 ) ([]string, cobra.ShellCompDirective) {
 	_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
-	conn, err := o.NATS.Open()
+	conn, err := o.NATS.Open(cmd.Context(), o.Kube)
 	if err != nil {
 		return nil, silently
 	}

@@ -100,9 +100,6 @@ func report(out *printer.Printer, findings []operate.Finding, err error) error {
 	return err
 }
 
-// defaultWidth is the maximum width, which is used without a terminal.
-const defaultWidth = 100
-
 func printFindings(out *printer.Printer, findings []operate.Finding) error {
 	if out.ForPrograms() {
 		_, err := out.List(printer.Table{}, printer.Rows(findings, func(f operate.Finding) printer.Row {
@@ -110,24 +107,10 @@ func printFindings(out *printer.Printer, findings []operate.Finding) error {
 		}))
 		return err
 	}
-	colours := map[string]printer.Colour{
-		operate.OK: printer.Green, operate.Warning: printer.Yellow, operate.Bad: printer.Red, operate.Unknown: printer.Grey,
-	}
-	const name, state = 16, 7
-	width := defaultWidth
-	if terminal := out.Width(); terminal > 0 {
-		width = min(width, terminal)
-	}
-	margin := strings.Repeat(" ", name+state+4)
 	for _, f := range findings {
-		lines := printer.Wrap(f.Detail, width-len(margin))
+		out.Linef("%-16s  %-7s  %s", f.Check, f.State, f.Detail)
 		if f.Fix != "" {
-			lines = append(lines, printer.Wrap("To fix it: "+f.Fix, width-len(margin))...)
-		}
-		pad := strings.Repeat(" ", state-len(f.State))
-		out.Linef("%-*s  %s%s  %s", name, f.Check, printer.In(colours[f.State], f.State), pad, lines[0])
-		for _, line := range lines[1:] {
-			out.Linef("%s%s", margin, line)
+			out.Linef("%27sTo fix it: %s", "", f.Fix)
 		}
 	}
 	return nil

@@ -93,7 +93,7 @@ func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilt
 		func(k operate.ReasonHost) printer.Row {
 			return printer.Row{
 				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
-				Cells: printer.Cells(printer.In(printer.Red, k.Reason), k.Host, counts[k]),
+				Cells: printer.Cells(k.Reason, k.Host, counts[k]),
 			}
 		}), noFailures(f))
 }
@@ -249,7 +249,7 @@ func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 		{Name: "Key", Value: r.Key},
 		{Name: "URL", Value: r.URL},
 		{Name: "Refresh", Value: r.Refresh},
-		{Name: "Reason", Value: printer.In(printer.Red, strings.TrimSuffix(r.Reason+": "+r.Sentence, ": "))},
+		{Name: "Reason", Value: strings.TrimSuffix(r.Reason+": "+r.Sentence, ": ")},
 		{Name: "Attempts", Value: r.Attempts},
 		{Name: "First failure", Value: printer.Clock(r.FirstFailedAt)},
 		{Name: "Last failure", Value: printer.Clock(r.LastFailedAt)},

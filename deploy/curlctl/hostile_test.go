@@ -130,7 +130,7 @@ var _ = Describe("Tenants and servers", func() {
 			Expect(found).To(BeTrue(), "%s has no example", cmd.CommandPath())
 			delete(known, cmd.CommandPath())
 			w := hostileWorld(ctx)
-			for _, format := range []string{"table", "wide", "json", "yaml", "name"} {
+			for _, format := range []string{"table", "wide", "json", "name"} {
 				for _, args := range runs {
 					path := strings.Fields(cmd.CommandPath())[1:]
 					r := w.runBriefly(ctx, slices.Concat(path, args, []string{"-o", format})...)

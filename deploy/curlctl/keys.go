@@ -46,8 +46,8 @@ func failingCommand(o *options) *cobra.Command {
 		Long: "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
 			"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
 			" intervals, and keys that wait. It reads the streams\n" +
-			"and the metadata of ConfigMaps. `curlctl failures` lists fetches that failed for good, even if\n" +
-			"their keys have recovered.",
+			"and the metadata of ConfigMaps; without NATS, only the latter. `curlctl failures` lists fetches\n" +
+			"that failed for good, even if their keys have recovered.",
 		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if reason != "" && !slices.Contains(reasons(), reason) {
@@ -55,7 +55,7 @@ func failingCommand(o *options) *cobra.Command {
 			}
 			return notNegative("limit", limit)
 		},
-		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.RunAnyway(func(ctx context.Context, s *session, _ []string) error {
 			all, err := s.Keys(ctx, name)
 			if err != nil {
 				return err
@@ -72,12 +72,10 @@ func failingCommand(o *options) *cobra.Command {
 			}
 			return listKeys(s, listing{all, limit, noneFailing}, printer.Table{
 				Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY", Wide: "CHECKED|WAITS FOR|ATTEMPTS|URL|MESSAGE",
-				Drop: "STATE|SINCE|NAMESPACE|NEXT TRY",
-			}, func(k listed) []printer.Cell {
-				state, reason, since, next := conditionCells(s, k.Condition)
-				return printer.Cells(state, reason, since, next, k.Host, k.Namespace, k.ConfigMap, k.Key,
-					printer.Age(s.Now(), k.Checked),
-					k.WaitsFor, k.Attempts, k.URL, k.Message)
+			}, func(k listed) []string {
+				return printer.Cells(k.State, keys.Reason(k.Reason, k.Status), printer.Age(s.Now(), k.Since), s.next(k.Condition),
+					k.Host, k.Namespace, k.ConfigMap, k.Key, printer.Age(s.Now(), k.Checked), k.WaitsFor, k.Attempts, k.URL,
+					k.Message)
 			})
 		}),
 	}
@@ -85,7 +83,7 @@ func failingCommand(o *options) *cobra.Command {
 	o.BindHost(cmd, &host)
 	cmd.Flags().StringVar(&reason, "reason", "", "only keys with this reason, such as Timeout")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number of lines (0: all)")
-	cmd.Flags().BoolVar(&summary, "summary", false, "count keys by state, reason and host")
+	cmd.Flags().BoolVar(&summary, "summary", false, "count keys by state, reason and host, with the namespaces")
 	complete(cmd, "reason", cobra.FixedCompletions(reasons(), silently))
 	return cmd
 }
@@ -96,12 +94,11 @@ func reasons() []string { return append(keys.Reasons(), keystate.Reasons()...) }
 // summarizeKeys prints at most limit groups of keys (0: all).
 func summarizeKeys(s *session, groups []keys.Group, limit int) error {
 	shown, more := first(groups, limit)
-	table := printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE", Drop: "SINCE|STATE"}
+	table := printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE|NAMESPACES"}
 	err := s.List(table, printer.Rows(shown, func(g keys.Group) printer.Row {
 		reason := keys.Reason(g.Reason, g.Status)
 		return printer.Row{Name: reason + "/" + g.Host, Object: g, Cells: printer.Cells(
-			g.Count, printer.In(colour(g.State), string(g.State)), reason, g.Host, printer.Age(s.Now(), g.Since),
-			printer.Clock(g.Since),
+			g.Count, g.State, reason, g.Host, printer.Age(s.Now(), g.Since), printer.Clock(g.Since), g.Namespaces,
 		)}
 	}), noneFailing)
 	if err == nil && more > 0 && !s.Out.ForPrograms() {
@@ -125,7 +122,7 @@ func wantsCommand(o *options) *cobra.Command {
 		Use:   "wants",
 		Short: "List all keys with URL, state and time of the last check (reads Kubernetes)",
 		Args:  noArgs,
-		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.RunAnyway(func(ctx context.Context, s *session, _ []string) error {
 			all, err := s.Keys(ctx, name)
 			if err != nil {
 				return err
@@ -137,12 +134,9 @@ func wantsCommand(o *options) *cobra.Command {
 			}
 			return listKeys(s, listing{all, 0, none}, printer.Table{
 				Columns: "NAMESPACE|CONFIGMAP|KEY|STATE|URL|REFRESH|CHECKED|WANTED", Wide: "CAUSE|SEQUENCE|UID",
-				Drop: "WANTED|NAMESPACE|REFRESH|CHECKED",
-			}, func(k listed) []printer.Cell {
-				state, _, _, _ := conditionCells(s, k.Condition)
-				return printer.Cells(k.Namespace, k.ConfigMap, k.Key, state, k.URL, k.Refresh, printer.Age(s.Now(), k.Checked),
-					printer.Age(s.Now(), k.WantedAt),
-					k.Cause, k.Sequence, k.UID)
+			}, func(k listed) []string {
+				return printer.Cells(k.Namespace, k.ConfigMap, k.Key, k.State, k.URL, k.Refresh, printer.Age(s.Now(), k.Checked),
+					printer.Age(s.Now(), k.WantedAt), k.Cause, k.Sequence, k.UID)
 			})
 		}),
 	}
@@ -160,7 +154,7 @@ type listing struct {
 }
 
 // listKeys prints keys.
-func listKeys(s *session, l listing, table printer.Table, cells func(listed) []printer.Cell) error {
+func listKeys(s *session, l listing, table printer.Table, cells func(listed) []string) error {
 	shown, more := first(l.all, l.limit)
 	err := s.List(table, printer.Rows(shown, func(k keys.Key) printer.Row {
 		row := listed{
@@ -181,27 +175,12 @@ func listKeys(s *session, l listing, table printer.Table, cells func(listed) []p
 	return err
 }
 
-// colour returns the colour of a state.
-func colour(state keystate.State) printer.Colour {
-	switch state {
-	case keystate.OK:
-		return printer.Green
-	case keystate.Failing, keystate.Refused, keystate.Contested:
-		return printer.Red
-	case keystate.Pending, keystate.Stale:
-		return printer.Yellow
-	case keystate.Ignored:
+// next returns how long until the next attempt (empty: none is planned).
+func (o *options) next(c keystate.Condition) string {
+	if c.Next.IsZero() {
+		return ""
 	}
-	return printer.Grey
-}
-
-func conditionCells(s *session, c keystate.Condition) (state, reason printer.Cell, since, next string) {
-	if !c.Next.IsZero() {
-		next = printer.Until(s.Now(), c.Next)
-	}
-	return printer.In(colour(c.State), string(c.State)),
-		printer.In(colour(c.State), keys.Reason(c.Reason, c.Status)),
-		printer.Age(s.Now(), c.Since), next
+	return printer.Until(o.Now(), c.Next)
 }
 
 // scheduled is a timer in JSON and YAML output.
@@ -235,7 +214,6 @@ func timersCommand(o *options) *cobra.Command {
 			}
 			return s.List(printer.Table{
 				Columns: "FIRES IN|CAUSE|NAMESPACE|CONFIGMAP|KEY|ATTEMPTS|WAITS FOR", Wide: "REASON|FIRES AT|REPLAY OF|URL",
-				Drop: "ATTEMPTS|NAMESPACE|WAITS FOR",
 			}, printer.Rows(timers.Sorted(), func(t operate.Timer) printer.Row {
 				return timerRow(s, t)
 			}), "Nothing is scheduled.")
@@ -252,9 +230,9 @@ func timerRow(s *session, t operate.Timer) printer.Row {
 		Status: t.Due.GetStatusCode(), Attempts: t.Due.GetAttempts(), ReplayOf: t.Due.GetReplayOf(),
 		URL: keys.WithoutQuery(t.URL),
 	}
-	in, replayOf := printer.In(0, printer.Until(s.Now(), t.At)), ""
+	in, replayOf := printer.Until(s.Now(), t.At), ""
 	if keystate.IsOverdue(s.Now(), t.At) {
-		in = printer.In(printer.Red, "overdue")
+		in = "overdue"
 	}
 	if row.ReplayOf > 0 {
 		replayOf = "failure " + strconv.FormatUint(row.ReplayOf, 10)

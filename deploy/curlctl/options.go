@@ -3,6 +3,7 @@ package curlctl
 import (
 	"bufio"
 	"context"
+	"errors"
 	"iter"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func (o *options) BindHost(cmd *cobra.Command, host *string) {
 	complete(cmd, "host", o.CompleteHosts)
 }
 
-// Cluster returns a reader of the keys.
+// Cluster returns a reader of the cluster.
 func (o *options) Cluster() *keys.Cluster { return &keys.Cluster{Options: o.Kube, Now: o.Now} }
 
 // RunE is the function of a cobra command.
@@ -72,28 +73,40 @@ func (o *options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args
 
 // Run returns the function of a command with NATS. Its context ends when the server denies something.
 func (o *options) Run(do func(ctx context.Context, s *session, args []string) error) RunE {
+	return o.run(do, false)
+}
+
+// RunAnyway is Run for a command that needs NATS or Kubernetes. Without NATS, the session has no connection.
+func (o *options) RunAnyway(do func(ctx context.Context, s *session, args []string) error) RunE {
+	return o.run(do, true)
+}
+
+func (o *options) run(do func(ctx context.Context, s *session, args []string) error, anyway bool) RunE {
 	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		if o.Namespace != "" && o.allNamespaces {
 			return usagef("give either --namespace or --all-namespaces")
 		}
-		conn, err := o.NATS.Open()
-		if err != nil {
+		s := &session{options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}), cmd: cmd, args: args}
+		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
+		switch {
+		case err != nil && anyway:
+			s.noNATS = err
+			return do(cmd.Context(), s, args)
+		case err != nil:
 			return err
 		}
 		defer conn.Close()
+		s.Connection = conn
 		ctx, end := conn.Refusals.CancelOnDenied(cmd.Context())
 		defer end()
-		s := &session{
-			Connection: conn, options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}),
-			cmd: cmd, args: args,
-		}
 		defer s.hintUnread()
 		return withCode(ctx, do(ctx, s, args))
 	})
 }
 
-// Session is one run of a command with a connection to NATS.
+// session is one run of a command with a connection to NATS.
 type session struct {
+	// Connection is nil without NATS, after RunAnyway.
 	*operate.Connection
 	*options
 	// Out is for the result; Aside is for questions, progress and hints.
@@ -101,6 +114,8 @@ type session struct {
 
 	cmd  *cobra.Command
 	args []string
+	// noNATS says why there is no connection.
+	noNATS error
 }
 
 // List prints rows. If there are none, it prints the message none for people.
@@ -126,8 +141,17 @@ func (s *session) Objects(ctx context.Context, name string) keys.Objects {
 	return objects
 }
 
-// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all).
+// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all). Without NATS, it returns those that the
+// ConfigMaps show.
 func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
+	if s.Connection == nil {
+		objects, err := s.Cluster().Objects(ctx, s.Namespace, name)
+		if err != nil {
+			return nil, errors.Join(s.noNATS, err)
+		}
+		s.Hint("Without NATS (%v), this is what the ConfigMaps say.", s.noNATS)
+		return objects.Keys(s.Namespace, name, s.Now()), nil
+	}
 	r := s.Reader(name)
 	r.Objects = s.Objects(ctx, name)
 	all, _, err := r.Read(ctx)
@@ -153,6 +177,9 @@ func (s *session) HintLoss() {
 
 // HintPaused prints a hint if fetching is paused.
 func (s *session) HintPaused(ctx context.Context) {
+	if s.Connection == nil {
+		return
+	}
 	fetchers, err := s.Client.Fetchers(ctx)
 	switch {
 	case err != nil || !fetchers.Paused:

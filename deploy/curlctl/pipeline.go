@@ -41,7 +41,7 @@ func pause(ctx context.Context, s *session, limit time.Duration) error {
 	}
 	err := s.Client.PauseFetching(ctx, time.Now().Add(limit))
 	if err == nil {
-		s.Out.Linef("Fetching is %s %s.", printer.In(printer.Yellow, "paused"), until)
+		s.Out.Linef("Fetching is %s %s.", "paused", until)
 	}
 	return err
 }
@@ -62,7 +62,7 @@ func resumeCommand(o *options) *cobra.Command {
 			case err != nil:
 			case before.Paused:
 				s.Out.Linef("Fetching %s, %s waiting.",
-					printer.In(printer.Green, "resumed"), printer.Plural(int(before.NumPending), "request"))
+					"resumed", printer.Plural(int(before.NumPending), "request"))
 			default:
 				s.Out.Linef("Fetching was not paused.")
 			}
@@ -109,7 +109,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return err
 	}
 	for _, d := range differ {
-		s.Out.Linef("%s %s", printer.In(printer.Yellow, "differs:"), d)
+		s.Out.Linef("%s %s", "differs:", d)
 	}
 	if len(differ) == 0 {
 		s.Out.Linef("Streams and consumers are up to date.")

@@ -75,13 +75,13 @@ func (r *refetching) selects(raw string) bool {
 }
 
 func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
-	var selected []pipeline.Key
+	var selected []*keys.Item
 	for w, err := range s.Client.Wants(ctx, r.namespace, r.name) {
 		if err != nil {
 			return err
 		}
 		if r.selects(w.Want.GetUrl()) {
-			selected = append(selected, w.Key)
+			selected = append(selected, &keys.Item{Key: w.Key, Verdict: keys.Wanted})
 		}
 	}
 	if len(selected) == 0 && r.name != "" {
@@ -96,11 +96,10 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 		}
 	}
 	s.HintLoss()
-	bar := s.Aside.Bar("requested", len(selected))
-	done, err := keys.Refetch(ctx, s.Client, selected, r.rate, func(n int) { bar.Set(n, "") })
-	bar.End()
+	err := keys.Replay(ctx, s.Client, selected, r.rate, s.Aside.Progress("requested", len(selected)))
 	if err == nil {
-		s.Out.Linef("Requested %s.", printer.Plural(done, "fetch"))
+		done := keys.Verdicts(selected)
+		s.Out.Linef("Requested %s.", printer.Plural(done[keys.Replayed]+done[keys.Already], "fetch"))
 		s.HintPaused(ctx)
 	}
 	return err

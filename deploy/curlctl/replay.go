@@ -35,14 +35,15 @@ type replaying struct {
 	follower *keys.Follower
 }
 
-// replayCommand returns the command keys.
+// replayCommand returns the command replay.
 func replayCommand(o *options) *cobra.Command {
 	r := &replaying{selected: failureFilter{options: o}}
 	cmd := &cobra.Command{
 		Use:   "replay [ID…]",
 		Short: "Fetch failed keys again, if they are still wanted",
 		Long: "Fetches the keys of failures again: of the given ones, of those that match the filters, or of\n" +
-			"--all. It skips keys that were fetched since, are no longer wanted or have changed, and\n" +
+			"--all, which includes keys between two retries. It skips keys that were fetched since, are no\n" +
+			"longer wanted or have changed, and "+
 			"replays only the newest failure of a key. It is safe to run at any time, and repeatedly.",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.CompleteFailures,
@@ -84,6 +85,11 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 	if r.items, err = keys.PlanReplay(ctx, r.Client, r.failures(ctx), r.alsoRecovered, nil); err != nil {
 		return err
 	}
+	if r.all { // a key between two retries fails without a failure in the record
+		if r.items, err = keys.Retrying(ctx, r.Client, r.selected.options.Namespace, r.items); err != nil {
+			return err
+		}
+	}
 	n := keys.Verdicts(r.items)[keys.Wanted]
 	if r.dryRun || n == 0 {
 		return r.print(false)
@@ -118,9 +124,7 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 			return err
 		}
 	}
-	bar := r.Aside.Bar("requested", n)
-	err = keys.Replay(ctx, r.Client, r.items, r.rate, func(done int) { bar.Set(done, "") })
-	bar.End()
+	err = keys.Replay(ctx, r.Client, r.items, r.rate, r.Aside.Progress("requested", n))
 	if done := keys.Verdicts(r.items)[keys.Replayed]; done > 0 && err != nil {
 		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
@@ -144,15 +148,8 @@ func (r *replaying) follow(ctx context.Context) error {
 	for _, count := range keys.Outcomes(r.items) {
 		n += count
 	}
-	bar := r.Aside.Bar("done", n)
-	err := r.follower.Wait(waiting, r.items, func(counts map[keys.Outcome]int) {
-		note := ""
-		if failed := counts[keys.FailedAgain]; failed > 0 {
-			note = printer.Grouped(failed) + " failed again"
-		}
-		bar.Set(n-counts[keys.Pending], note)
-	})
-	bar.End()
+	progress := r.Aside.Progress("done", n)
+	err := r.follower.Wait(waiting, r.items, func(counts map[keys.Outcome]int) { progress(n - counts[keys.Pending]) })
 	if err != nil && waiting.Err() == nil {
 		return err
 	}
@@ -171,9 +168,9 @@ func (r *replaying) follow(ctx context.Context) error {
 	return r.print(written)
 }
 
-// replayed is one item in JSON and YAML output.
+// replayed is one item in JSON output.
 type replayed struct {
-	ID        uint64 `json:"id"`
+	ID        uint64 `json:"id,omitempty"`
 	Namespace string `json:"namespace"`
 	ConfigMap string `json:"configMap"`
 	Key       string `json:"key"`
@@ -182,26 +179,25 @@ type replayed struct {
 	Reason    string `json:"reason,omitempty"`
 }
 
-// maxNamed is the maximum number of skipped items, and of failed ones, that are printed with their names.
+// maxNamed is the maximum number of failed items that are printed with their names.
 const maxNamed = 20
 
 // print prints the verdicts, and with a follower the outcomes. It returns the exit code.
 func (r *replaying) print(written bool) error {
-	out := r.Out
-	if out.ForPrograms() {
+	if r.Out.ForPrograms() {
 		return cmp.Or(r.rows(), r.code())
 	}
 	counts := keys.Verdicts(r.items)
-	r.skipped()
+	for _, line := range keys.Skipped(counts) {
+		r.Out.Linef("%s.", line)
+	}
 	switch {
 	case len(r.items) == 0:
-		out.Linef("%s", noFailures(r.selected.parsed))
+		r.Out.Linef("%s", noFailures(r.selected.parsed))
 	case r.dryRun:
-		out.Linef("Would replay %s.", share(counts[keys.Wanted], len(r.items), "failure"))
-	case counts[keys.Replayed] == 0:
-		out.Linef("Replayed none of %s.", printer.Plural(len(r.items), "failure"))
+		r.Out.Linef("Would replay %s.", share(counts[keys.Wanted], len(r.items)))
 	default:
-		out.Linef("Replayed %s.", share(counts[keys.Replayed], len(r.items), "failure"))
+		r.Out.Linef("Replayed %s.", share(counts[keys.Replayed], len(r.items)))
 	}
 	if r.follower != nil {
 		r.outcomes(written)
@@ -210,52 +206,31 @@ func (r *replaying) print(written bool) error {
 }
 
 // share returns "97 of 100 failures", or "100 failures" if that is all.
-func share(n, all int, noun string) string {
-	if n == all {
-		return printer.Plural(n, noun)
+func share(n, all int) string {
+	switch n {
+	case all:
+		return printer.Plural(n, "failure")
+	case 0:
+		return "none of " + printer.Plural(all, "failure")
 	}
-	return printer.Grouped(n) + " of " + printer.Plural(all, noun)
-}
-
-// skipped prints the skipped items.
-func (r *replaying) skipped() {
-	n := 0
-	for _, item := range r.items {
-		switch item.Verdict {
-		case keys.Wanted, keys.Replayed, keys.Older, keys.Recovered, keys.Already:
-			continue
-		default:
-		}
-		if n++; n <= maxNamed {
-			r.Out.Linef("Skipped %d (%s): %s.", item.ID, item.Key, printer.In(printer.Yellow, string(item.Verdict)))
-		}
-	}
-	if n > maxNamed {
-		r.Out.Linef("Skipped %s more, -o json lists all.", printer.Grouped(n-maxNamed))
-	}
-	counts := keys.Verdicts(r.items)
-	for _, skipped := range []struct {
-		verdict   keys.Verdict
-		noun, why string
-	}{
-		{keys.Older, "older failure", "there is a newer one of the same key"},
-		{keys.Recovered, "failure", "recovered (--also-recovered replays them, too)"},
-		{keys.Already, "failure", "replayed less than two minutes ago"},
-	} {
-		if n := counts[skipped.verdict]; n > 0 {
-			r.Out.Linef("Skipped %s: %s.", printer.Plural(n, skipped.noun), skipped.why)
-		}
-	}
+	return printer.Grouped(n) + " of " + printer.Plural(all, "failure")
 }
 
 func (r *replaying) outcomes(written bool) {
-	r.outcome("Outcome", keys.Outcomes(r.items, keys.Replayed))
-	r.outcome("Outcome of earlier replays", keys.Outcomes(r.items, keys.Already))
-	out, counts := r.Out, keys.Outcomes(r.items)
+	counts := keys.Outcomes(r.items)
+	var parts []string
+	for _, outcome := range []keys.Outcome{keys.Fetched, keys.FailedAgain, keys.Superseded, keys.Pending} {
+		if n := counts[outcome]; n > 0 {
+			parts = append(parts, printer.Grouped(n)+" "+string(outcome))
+		}
+	}
+	if len(parts) > 0 {
+		r.Out.Linef("Outcome: %s.", strings.Join(parts, ", "))
+	}
 	if counts[keys.Fetched] > 0 && written {
-		out.Linef("The writer has handled all of them.")
+		r.Out.Linef("The writer has handled all of them.")
 	} else if counts[keys.Fetched] > 0 {
-		out.Linef("The writer has not handled all of them yet, `curlctl status` shows its backlog.")
+		r.Out.Linef("The writer has not handled all of them yet, `curlctl status` shows its backlog.")
 	}
 	n := 0
 	for _, item := range r.items {
@@ -264,44 +239,18 @@ func (r *replaying) outcomes(written bool) {
 			continue
 		}
 		if n++; n > maxNamed {
-			out.Linef("More failed again, `curlctl failures` lists them.")
+			r.Out.Linef("More failed again, `curlctl failures` lists them.")
 			return
 		}
 		reason := keys.Reason(end.Failure.Reason, end.Failure.Message.GetFailure().GetStatusCode())
-		out.Linef("Failed again: %s (%s), was failure %d, is failure %d.",
-			item.Key, printer.In(printer.Red, reason), item.ID, end.Failure.ID)
-	}
-}
-
-// outcome prints counts by outcome.
-func (r *replaying) outcome(title string, counts map[keys.Outcome]int) {
-	var parts []any
-	for _, o := range []struct {
-		outcome keys.Outcome
-		colour  printer.Colour
-		text    string
-	}{
-		{keys.Fetched, printer.Green, "fetched"},
-		{keys.FailedAgain, printer.Red, "failed again"},
-		{keys.Superseded, printer.Yellow, "changed meanwhile"},
-		{keys.Pending, printer.Yellow, "pending"},
-	} {
-		if n := counts[o.outcome]; n > 0 {
-			parts = append(parts, printer.In(o.colour, printer.Grouped(n)+" "+o.text))
-		}
-	}
-	if len(parts) > 0 {
-		r.Out.Linef(title+": %s"+strings.Repeat(", %s", len(parts)-1)+".", parts...)
+		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, end.Failure.ID)
 	}
 }
 
 // code returns the exit code.
 func (r *replaying) code() error {
-	if r.follower == nil {
-		return nil
-	}
 	counts := keys.Outcomes(r.items)
-	if counts[keys.FailedAgain]+counts[keys.Pending] > 0 {
+	if r.follower != nil && counts[keys.FailedAgain]+counts[keys.Pending] > 0 {
 		return silent(exitFailedAgain)
 	}
 	return nil

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // statusCommand returns the command status.
@@ -49,9 +47,9 @@ func pipelineStatus(ctx context.Context, s *session) error {
 		return s.Out.Object("pipeline", view)
 	}
 	failures := printer.Grouped(view.LastHour) + " in the last hour, " + printer.Grouped(view.Failures) + " kept"
-	overdue := printer.Cell{}
+	overdue := ""
 	if view.Timers.Overdue > 0 {
-		overdue = printer.In(printer.Red, printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`")
+		overdue = printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`"
 	}
 	s.Out.Fields([]printer.Field{
 		{Name: "NATS", Value: view.Server},
@@ -72,7 +70,6 @@ func pipelineStatus(ctx context.Context, s *session) error {
 	s.Out.Linef("")
 	_, err = s.Out.List(printer.Table{
 		Columns: "CONSUMER|STREAM|BACKLOG|IN FLIGHT|REDELIVERED|OLDEST|READERS", Wide: "LAG",
-		Drop: "REDELIVERED|STREAM|OLDEST",
 	}, printer.Rows(view.Consumers, func(c keys.Consumer) printer.Row { return consumerRow(s, c) }))
 	return err
 }
@@ -101,9 +98,9 @@ func pausedHosts(s *session, hosts []keys.PausedHost) error {
 	}
 	s.Out.Linef("")
 	shown := hosts[:min(len(hosts), maxPausedHosts)]
-	_, err := s.Out.List(printer.Table{Columns: "PAUSED HOST|REASON|KEYS|NEXT TRY", Drop: "KEYS"},
+	_, err := s.Out.List(printer.Table{Columns: "PAUSED HOST|REASON|KEYS|NEXT TRY"},
 		printer.Rows(shown, func(h keys.PausedHost) printer.Row {
-			reason := printer.In(printer.Yellow, keys.Reason(h.Reason, h.Status))
+			reason := keys.Reason(h.Reason, h.Status)
 			return printer.Row{Cells: printer.Cells(h.Host, reason, h.Keys, printer.Until(s.Now(), h.NextTry))}
 		}))
 	if more := len(hosts) - maxPausedHosts; more > 0 {
@@ -113,12 +110,8 @@ func pausedHosts(s *session, hosts []keys.PausedHost) error {
 }
 
 func consumerRow(s *session, c keys.Consumer) printer.Row {
-	readers := printer.Cells(c.Readers)[0]
-	if c.Readers == 0 {
-		readers.Colour = printer.Red
-	}
 	return printer.Row{Cells: printer.Cells(
-		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(s.Now(), c.Oldest), readers, c.Lag,
+		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(s.Now(), c.Oldest), c.Readers, c.Lag,
 	)}
 }
 
@@ -138,17 +131,17 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 		return s.Out.Object("configmap/"+view.ConfigMap, view)
 	}
 	printFields(s, view)
-	_, err := s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL", Drop: "TIME|KEY", Wrap: "DETAIL"},
+	_, err := s.Out.List(printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL"},
 		printer.Rows(view.Timeline, func(e keys.TimelineEntry) printer.Row {
 			return printer.Row{Cells: printer.Cells(
-				printer.Clock(e.At), relative(s.Now(), e.At), printer.In(e.Colour, e.What), e.Key, e.Detail,
+				printer.Clock(e.At), relative(s.Now(), e.At), e.What, e.Key, e.Detail,
 			)}
 		}))
 	return err
 }
 
 // sentence formats a condition as one sentence.
-func sentence(now time.Time, c keystate.Condition) printer.Cell {
+func sentence(now time.Time, c keystate.Condition) string {
 	text := strings.TrimSpace(string(c.State) + " " + keys.Reason(c.Reason, c.Status))
 	if !c.Since.IsZero() && !c.Good() {
 		text += " for " + printer.Age(now, c.Since)
@@ -159,7 +152,7 @@ func sentence(now time.Time, c keystate.Condition) printer.Cell {
 	if c.Next.After(now) && !c.Good() {
 		text += ", next try in " + printer.Until(now, c.Next)
 	}
-	return printer.In(colour(c.State), text)
+	return text
 }
 
 func relative(now, at time.Time) string {
@@ -170,13 +163,13 @@ func relative(now, at time.Time) string {
 }
 
 func printFields(s *session, view keys.View) {
-	name := printer.In(0, view.Namespace+"/"+view.ConfigMap)
+	name := view.Namespace + "/" + view.ConfigMap
 	switch {
 	case view.Exists:
 	case view.Watcher != nil:
-		name = printer.In(printer.Yellow, name.Text+" (does not exist)")
+		name += " (does not exist)"
 	default:
-		name = printer.In(printer.Yellow, name.Text+" (does not exist any more)")
+		name += " (does not exist any more)"
 	}
 	fields := append(watcherFields(view), []printer.Field{
 		{Name: "ConfigMap", Value: name},
@@ -186,10 +179,10 @@ func printFields(s *session, view keys.View) {
 	for _, pair := range view.Asks {
 		fields = append(fields, printer.Field{Name: "Fetches", Value: pair.String()})
 	}
-	fields = append(fields, printer.Field{Name: "Ignored", Value: printer.In(printer.Yellow, view.Ignored)},
-		printer.Field{Name: "Problem", Value: printer.In(printer.Red, view.Problem)})
+	fields = append(fields, printer.Field{Name: "Ignored", Value: view.Ignored},
+		printer.Field{Name: "Problem", Value: view.Problem})
 	for _, note := range view.Notes {
-		fields = append(fields, printer.Field{Name: "Note", Value: printer.In(printer.Yellow, note)})
+		fields = append(fields, printer.Field{Name: "Note", Value: note})
 	}
 	for _, k := range view.Keys {
 		if k.State != keystate.Ignored {
@@ -207,14 +200,7 @@ func watcherFields(view keys.View) []printer.Field {
 	}
 	fields := []printer.Field{{Name: "Watcher", Value: view.Namespace + "/" + view.Watcher.Name}}
 	for _, c := range view.Watcher.Conditions {
-		colour := printer.Yellow
-		switch {
-		case c.Type == watchv1.ConditionStalled, c.Status == metav1.ConditionFalse:
-			colour = printer.Red
-		case c.Status == metav1.ConditionTrue && c.Type != watchv1.ConditionReconciling:
-			colour = printer.Green
-		}
-		value := printer.In(colour, string(c.Status)+", "+c.Reason+": "+c.Message)
+		value := string(c.Status) + ", " + c.Reason + ": " + c.Message
 		fields = append(fields, printer.Field{Name: c.Type, Value: value})
 	}
 	return fields

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -81,6 +82,12 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
+	if c.ClusterKubeconfig() == "" && system.NATS != "" { // so that curlctl needs only the kubeconfig
+		beside := filepath.Join(filepath.Dir(system.Kubeconfig), operate.BesideKubeconfig)
+		if err := os.WriteFile(beside, fmt.Appendf(nil, `{"url": %q}`, system.NATS), 0o600); err != nil {
+			return err
+		}
+	}
 	a := &assembly{config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return a.serve(ctx, failed, func(ctx context.Context) error { return ready(ctx, system) })

@@ -120,6 +120,9 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 		return shown
 	}
 	c := s.condition(a, now)
+	if c.State == Failing && shown.State == Failing && !shown.Since.IsZero() && shown.Since.Before(c.Since) {
+		c.Since = shown.Since // NATS was replaced since
+	}
 	switch {
 	case c.State == Failing && shown.Reason == c.Reason:
 		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -15,9 +17,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Options select servers and credentials.
@@ -51,15 +55,30 @@ type Connection struct {
 	Refusals *Refusals
 }
 
-// Open connects, and fails if no server is available. Errors wrap ErrNoConnection.
-func (o *Options) Open() (*Connection, error) {
+// BesideKubeconfig is the name of a context file of the nats command in the directory of the kubeconfig. The demo and
+// docker compose write it there, so that curlctl finds their NATS.
+const BesideKubeconfig = "nats.json"
+
+// Open connects, and fails if no server is available. Without an address or a context it uses the selected context of
+// the nats command, BesideKubeconfig, the default address, or a port-forward to the NATS of the chart, whichever comes
+// first. Errors wrap ErrNoConnection.
+func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, error) {
 	if err := o.Files.Validate(); err != nil {
 		return nil, err
 	}
 	refusals := new(Refusals)
-	nc, settings, err := o.connect(refusals)
+	nc, settings, err := o.connect(o.contextFile(cluster), refusals)
+	where := ""
+	if err != nil && o.from() == "" && errors.Is(err, nats.ErrNoServers) {
+		var forwarded error
+		if nc, where, forwarded = o.forward(ctx, cluster, refusals); forwarded == nil {
+			err = nil
+		} else {
+			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), forwarded)
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w%s: %w", ErrNoConnection, o.from(), plain(err))
+		return nil, fmt.Errorf("%w%s: %w", ErrNoConnection, cmp.Or(o.from(), " (set --nats-url or --context)"), o.plain(err))
 	}
 	js, err := jetStream(nc, settings)
 	if err != nil {
@@ -67,8 +86,39 @@ func (o *Options) Open() (*Connection, error) {
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Connection{
-		Conn: nc, JetStream: js, Client: NewClient(js), Where: nc.ConnectedUrlRedacted(), Refusals: refusals,
+		Conn: nc, JetStream: js, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Refusals: refusals,
 	}, nil
+}
+
+// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context.
+func (o *Options) contextFile(cluster kube.Options) string {
+	kubeconfig := cmp.Or(cluster.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	if o.from() != "" || kubeconfig == "" {
+		return o.Context
+	}
+	file, err := filepath.Abs(filepath.Join(filepath.Dir(kubeconfig), BesideKubeconfig))
+	if _, missing := os.Stat(file); err != nil || missing != nil {
+		return o.Context
+	}
+	return file
+}
+
+// forward connects to the NATS of the chart.
+func (o *Options) forward(ctx context.Context, cluster kube.Options, refusals *Refusals) (*nats.Conn, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
+	defer cancel()
+	found, err := findInCluster(ctx, cluster)
+	if err != nil {
+		return nil, "", err
+	}
+	options, err := found.options(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	options = append(append(o.options(refusals), nats.CustomReconnectDelay(func(int) time.Duration { return time.Second })),
+		options...)
+	nc, err := nats.Connect("nats://"+found.service.Name+":4222", options...)
+	return nc, found.where(), err
 }
 
 // Close ends the connection.
@@ -86,8 +136,8 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 	return jetstream.New(nc, timeout)
 }
 
-func (o *Options) connect(refusals *Refusals) (*nats.Conn, natscontext.Settings, error) {
-	opts := []nats.Option{
+func (o *Options) options(refusals *Refusals) []nats.Option {
+	return append([]nats.Option{
 		nats.Name("curlctl"),
 		nats.Timeout(o.Timeout),
 		nats.MaxReconnects(-1),
@@ -102,8 +152,11 @@ func (o *Options) connect(refusals *Refusals) (*nats.Conn, natscontext.Settings,
 				refusals.add(e)
 			}
 		}),
-	}
-	opts = append(opts, o.Files.Options()...)
+	}, o.Files.Options()...)
+}
+
+func (o *Options) connect(contextName string, refusals *Refusals) (*nats.Conn, natscontext.Settings, error) {
+	opts := o.options(refusals)
 	if o.URL != "" && o.Context == "" {
 		nc, err := nats.Connect(o.URL, opts...)
 		return nc, natscontext.Settings{}, err
@@ -114,9 +167,19 @@ func (o *Options) connect(refusals *Refusals) (*nats.Conn, natscontext.Settings,
 			return nil
 		})
 	}
-	return natscontext.Connect(o.Context, opts...)
+	return natscontext.Connect(contextName, opts...)
 }
 
+// ContextDir returns the directory of the nats command, with its contexts.
+func ContextDir() string {
+	config := os.Getenv("XDG_CONFIG_HOME")
+	if home, err := os.UserHomeDir(); config == "" && err == nil {
+		config = filepath.Join(home, ".config")
+	}
+	return filepath.Join(config, "nats")
+}
+
+// from names the selected server (empty: none is selected).
 func (o *Options) from() string {
 	switch {
 	case o.URL != "":
@@ -124,7 +187,18 @@ func (o *Options) from() string {
 	case o.Context != "":
 		return " with context " + o.Context
 	}
-	return " with the selected context, or at " + nats.DefaultURL + " without one (set --nats-url or --context)"
+	if selected, err := os.ReadFile(filepath.Join(ContextDir(), "context.txt")); err == nil {
+		return " with the selected context " + strings.TrimSpace(string(selected))
+	}
+	return ""
+}
+
+// plain explains an error. A port-forward that somebody else opened may have ended.
+func (o *Options) plain(err error) error {
+	if local := strings.Contains(o.URL, "127.0.0.1") || strings.Contains(o.URL, "localhost"); local && errors.Is(err, nats.ErrNoServers) {
+		return fmt.Errorf("%w (if this is a port-forward, it has ended; without --nats-url, curlctl opens its own)", plain(err))
+	}
+	return plain(err)
 }
 
 // plain replaces errors whose text may repeat a URL with credentials.

@@ -52,7 +52,7 @@ func New(ctx context.Context, d Deps) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{deps: d, pages: p, ended: ctx, model: newModel(d.Conn, d.Kubernetes, d.Now)}, nil
+	return &Server{deps: d, pages: p, ended: ctx, model: &model{conn: d.Conn, kubernetes: d.Kubernetes, now: d.Now}}, nil
 }
 
 // Serve serves until the context of New ends.
@@ -64,7 +64,6 @@ func (s *Server) Serve(listener net.Listener) error {
 	ended, end := context.WithCancel(s.ended)
 	defer end()
 	var running sync.WaitGroup
-	running.Go(func() { s.model.Run(ended) })
 	running.Go(func() {
 		<-ended.Done()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), stopTimeout)

@@ -139,7 +139,7 @@ const shortTimeout = time.Second
 func (s *Server) lookShortly(v *visit) reading {
 	ctx, cancel := context.WithTimeout(v.Context(), shortTimeout)
 	defer cancel()
-	return s.model.Look(ctx)
+	return s.model.Look(ctx, s.ended)
 }
 
 // count counts the matches if the filter has no fields other than reason and host.

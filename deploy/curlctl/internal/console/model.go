@@ -19,30 +19,30 @@ import (
 
 const (
 	// readEvery is the minimum interval between readings. A long reading is followed by a pause of readPause times
-	// its duration.
+	// its duration, so that reading takes at most a tenth of the time.
 	readEvery      = time.Second
 	readPause      = 9
 	streamsTimeout = 30 * time.Second
 	// objectsEvery is the minimum interval between readings of Kubernetes.
 	objectsEvery = 10 * time.Second
-	// pollEvery is the interval between polls of the consumers.
-	pollEvery = 5 * time.Second
-	// watchedFor is how long the model keeps reading after the last page was closed.
-	watchedFor = time.Minute
+	// keptFor is how long a page shows a reading at most, after nobody has looked.
+	keptFor = time.Minute
 )
 
-// model is safe for concurrent use.
+// model is safe for concurrent use. It reads only when a page is opened, in the background of that page.
 type model struct {
-	conn    *operate.Connection
-	now     func() time.Time
-	look    chan struct{}
-	objects objects
+	conn       *operate.Connection
+	kubernetes *keys.Cluster
+	now        func() time.Time
 
-	mu     sync.Mutex
-	looked time.Time
-	// changed is closed and replaced after each reading.
-	changed chan struct{}
+	mu sync.Mutex
+	// reading is closed at the end of the current reading (nil: there is none). next is the earliest time of another.
+	reading chan struct{}
+	next    time.Time
 	last    reading
+	// objects are those of the last successful reading of Kubernetes, if it is read.
+	objects     keys.Objects
+	nextObjects time.Time
 }
 
 // reading is the state of the pipeline at a time. It is immutable.
@@ -60,45 +60,6 @@ type reading struct {
 	seen time.Time
 }
 
-// objects caches the ConfigMaps of the cluster. Only the goroutine of Run uses it.
-type objects struct {
-	from *keys.Cluster
-	last keys.Objects
-	next time.Time
-}
-
-// get returns the objects of the last successful reading, or nil. It reads at most every objectsEvery.
-func (o *objects) get(ctx context.Context) keys.Objects {
-	began := time.Now()
-	if o.from == nil || began.Before(o.next) {
-		return o.last
-	}
-	if read, err := o.from.Objects(ctx, "", ""); err == nil { // without any reading, ok keys have the reason NotRead
-		o.last = read
-	}
-	o.next = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
-	return o.last
-}
-
-// newModel returns a model. If from is nil, it does not read the cluster.
-func newModel(conn *operate.Connection, from *keys.Cluster, now func() time.Time) *model {
-	return &model{
-		objects: objects{from: from}, conn: conn, now: now, look: make(chan struct{}, 1), changed: make(chan struct{}),
-	}
-}
-
-// Run reads while a page is open, until ctx ends.
-func (m *model) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-m.look:
-			m.follow(ctx)
-		}
-	}
-}
-
 // Last returns the last reading.
 func (m *model) Last() reading {
 	m.mu.Lock()
@@ -108,71 +69,40 @@ func (m *model) Last() reading {
 	return r
 }
 
-// Look notes that a page is open, waits for the first reading or the end of ctx, and returns the last reading.
-func (m *model) Look(ctx context.Context) reading {
-	if ready, changed := m.touch(); !ready {
+// Look starts a reading if it is time for one, until ended ends. It returns the last reading, and waits for the first
+// one or for the end of ctx.
+func (m *model) Look(ctx, ended context.Context) reading {
+	m.mu.Lock()
+	if m.now().Sub(m.last.AsOf) > keptFor {
+		m.last.AsOf = time.Time{}
+	}
+	known := !m.last.AsOf.IsZero()
+	if m.reading == nil && (!known || time.Now().After(m.next)) && m.conn.Conn.IsConnected() {
+		m.reading = make(chan struct{})
+		go m.read(ended)
+	}
+	wait := m.reading
+	m.mu.Unlock()
+	if wait != nil && !known {
 		select {
 		case <-ctx.Done():
-		case <-changed:
+		case <-wait:
 		}
 	}
 	return m.Last()
 }
 
-func (m *model) touch() (ready bool, changed chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.now().Sub(m.looked) > watchedFor {
-		m.last.AsOf = time.Time{}
-	}
-	m.looked = m.now()
-	select {
-	case m.look <- struct{}{}:
-	default:
-	}
-	return !m.last.AsOf.IsZero(), m.changed
-}
-
-func (m *model) watched() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.now().Sub(m.looked) <= watchedFor
-}
-
-// follow reads and polls until no page is open.
-func (m *model) follow(ctx context.Context) {
-	read, poll := time.NewTimer(0), time.NewTicker(pollEvery)
-	defer read.Stop()
-	defer poll.Stop()
-	if m.conn.Conn.IsConnected() {
-		m.Poll(ctx)
-	}
-	for m.watched() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-poll.C:
-			if m.conn.Conn.IsConnected() {
-				m.Poll(ctx)
-			}
-		case <-read.C:
-			began := time.Now()
-			if m.conn.Conn.IsConnected() {
-				m.read(ctx)
-			}
-			read.Reset(max(readEvery, readPause*time.Since(began)))
-		}
-	}
-}
-
-// read reads the streams. On a temporary error it keeps the previous reading.
+// read reads the streams and the objects. On a temporary error it keeps the previous reading.
 func (m *model) read(ctx context.Context) {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, streamsTimeout)
 	defer cancel()
 	ctx, end := m.conn.Refusals.CancelOnDenied(ctx)
 	defer end()
-	now := m.now()
-	r, err := keys.ReadStreams(ctx, m.conn.Client.Counting(), m.objects.get(ctx), now)
+	now, state := m.now(), keys.Overview{}
+	noState := state.ReadConsumers(ctx, m.conn)
+	m.readObjects(ctx, began)
+	r, err := keys.ReadStreams(ctx, m.conn.Client.Counting(), m.objects, now)
 	slices.SortFunc(r.Keys, func(a, b keys.Key) int { return keys.Compare(a.Key, b.Key) })
 	refused := new(operate.PermissionError)
 	if err != nil && errors.As(context.Cause(ctx), &refused) {
@@ -180,6 +110,9 @@ func (m *model) read(ctx context.Context) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if noState == nil { // reading the streams reports the error
+		m.last.State = state
+	}
 	m.last.Err = err
 	switch {
 	case err == nil:
@@ -187,21 +120,20 @@ func (m *model) read(ctx context.Context) {
 	case errors.As(err, &refused), errors.Is(err, jetstream.ErrStreamNotFound):
 		m.last.AsOf, m.last.Streams = time.Time{}, keys.Streams{}
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	m.next = time.Now().Add(max(readEvery, readPause*time.Since(began)))
+	close(m.reading)
+	m.reading = nil
 }
 
-// Poll reads the state of the consumers.
-func (m *model) Poll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, pollEvery)
-	defer cancel()
-	var read keys.Overview
-	if read.ReadConsumers(ctx, m.conn) != nil {
-		return // reading the streams reports the error
+// readObjects reads Kubernetes if it is time for that. Only one reading runs at a time.
+func (m *model) readObjects(ctx context.Context, began time.Time) {
+	if m.kubernetes == nil || began.Before(m.nextObjects) {
+		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.last.State = read
+	if read, err := m.kubernetes.Objects(ctx, "", ""); err == nil { // without any reading, ok keys have the reason NotRead
+		m.objects = read
+	}
+	m.nextObjects = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 }
 
 // Numbers returns the overview.
@@ -257,57 +189,56 @@ func (r *reading) Wants(f keyFilter, after pipeline.Key, n int) (rows []keys.Key
 	return rows, all
 }
 
-// hostCounts has the counts of one host.
+// hostCounts has the keys of one host.
 type hostCounts struct {
 	// Name may be an address.
 	Name string
-	// Wanted counts all keys. Failing, Pending and Stale count keys by state. Failing includes refused and contested keys.
-	Wanted, Failing, Pending, Stale int
-	// Reasons counts failing keys.
-	Reasons map[string]int
-	// Next is the next attempt of a failing key (zero: there is none).
-	Next time.Time
+	keys.Counts
+	// Reasons and Namespaces count the failing keys. Next is their next attempt (zero: there is none).
+	Reasons, Namespaces keys.Tally
+	Next                time.Time
 	// Kept counts the failures.
 	Kept uint64
 }
 
+// Pending and Stale count keys by state.
+func (h hostCounts) Pending() int { return h.Counts[keystate.Pending] }
+func (h hostCounts) Stale() int   { return h.Counts[keystate.Stale] }
+
 // Hosts returns the hosts, most failing keys first.
 func (r *reading) Hosts() []hostCounts {
-	hosts := map[string]hostCounts{}
-	for _, k := range r.Streams.Keys {
-		h := hosts[k.Host]
-		h.Wanted++
-		switch c := k.Condition; c.State {
-		case keystate.Failing, keystate.Refused, keystate.Contested:
-			h.Failing++
-			if h.Reasons == nil {
-				h.Reasons = map[string]int{}
-			}
-			h.Reasons[c.Reason]++
-			if !c.Next.IsZero() && (h.Next.IsZero() || c.Next.Before(h.Next)) {
-				h.Next = c.Next
-			}
-		case keystate.Pending:
-			h.Pending++
-		case keystate.Stale:
-			h.Stale++
-		case keystate.OK, keystate.Ignored:
+	hosts := map[string]*hostCounts{}
+	host := func(name string) *hostCounts {
+		if hosts[name] == nil {
+			hosts[name] = &hostCounts{Name: name, Counts: keys.Counts{}, Reasons: keys.Tally{}, Namespaces: keys.Tally{}}
 		}
-		hosts[k.Host] = h
+		return hosts[name]
+	}
+	for _, k := range r.Streams.Keys {
+		h, c := host(k.Host), k.Condition
+		before := h.Failing()
+		if c.State != keystate.Ignored {
+			h.Counts[c.State]++
+		}
+		if h.Failing() == before {
+			continue
+		}
+		h.Reasons[c.Reason]++
+		h.Namespaces[k.Namespace]++
+		if !c.Next.IsZero() && (h.Next.IsZero() || c.Next.Before(h.Next)) {
+			h.Next = c.Next
+		}
 	}
 	for group, n := range r.Streams.Failures {
-		h := hosts[group.Host]
-		h.Kept += n
-		hosts[group.Host] = h
+		host(group.Host).Kept += n
 	}
 	all := make([]hostCounts, 0, len(hosts))
-	for name, h := range hosts {
-		h.Name = name
-		all = append(all, h)
+	for _, h := range hosts {
+		all = append(all, *h)
 	}
 	slices.SortFunc(all, func(a, b hostCounts) int {
-		return cmp.Or(cmp.Compare(b.Failing, a.Failing), cmp.Compare(b.Stale, a.Stale), cmp.Compare(b.Kept, a.Kept),
-			cmp.Compare(b.Wanted, a.Wanted), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Failing(), a.Failing()), cmp.Compare(b.Stale(), a.Stale()), cmp.Compare(b.Kept, a.Kept),
+			cmp.Compare(b.Keys(), a.Keys()), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }

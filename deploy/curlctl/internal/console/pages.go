@@ -29,13 +29,13 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	n := last.Numbers()
 	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
 		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
-		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing + n.Now.Refused,
+		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing(),
 	}}, nil
 }
 
 // reading returns the last reading, or an error if there is none.
 func (s *Server) reading(v *visit) (reading, error) {
-	last := s.model.Look(v.Context())
+	last := s.model.Look(v.Context(), s.ended)
 	switch {
 	case !last.AsOf.IsZero():
 		return last, nil
@@ -97,7 +97,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 }
 
 func (s *Server) objectPage(v *visit) (*page, error) {
-	s.model.Look(v.Context())
+	s.model.Look(v.Context(), s.ended)
 	view := keys.View{
 		Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
 		Timeline: []keys.TimelineEntry{},

@@ -181,7 +181,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*keys.Item, error) {
 	d.Button = "Replay " + printer.Plural(n, "failure")
 	d.Lines = append([]string{
 		fmt.Sprintf("Would replay %s of %s.", printer.Grouped(n), printer.Plural(len(items), "failure")),
-	}, skipped(counts)...)
+	}, keys.Skipped(counts)...)
 	d.limit(n)
 	for _, field := range filterFields() {
 		d.hide(field, sel.Values.Get(field))
@@ -197,18 +197,6 @@ func (s *Server) planReplay(v *visit) (*dialog, []*keys.Item, error) {
 	return d, items, nil
 }
 
-// skipped says how many failures are skipped and why.
-func skipped(counts map[keys.Verdict]int) (lines []string) {
-	for _, verdict := range []keys.Verdict{
-		keys.Recovered, keys.Gone, keys.Changed, keys.Older, keys.Unreadable, keys.Already,
-	} {
-		if n := counts[verdict]; n > 0 {
-			lines = append(lines, fmt.Sprintf("%s skipped: %s.", printer.Grouped(n), verdict))
-		}
-	}
-	return lines
-}
-
 // replay replays the failures of a submitted dialog, without those that are newer than the dialog.
 func (s *Server) replay(v *visit) (*page, error) {
 	if v.FormValue("top") == "" {
@@ -222,7 +210,7 @@ func (s *Server) replay(v *visit) (*page, error) {
 	counts := keys.Verdicts(items)
 	d.Title, d.Nothing, d.Also = "Replay", true, ""
 	d.Lines = append([]string{fmt.Sprintf("Replayed %s of %s. The page Failures shows their new state.",
-		printer.Grouped(counts[keys.Replayed]), printer.Plural(len(items), "failure"))}, skipped(counts)...)
+		printer.Grouped(counts[keys.Replayed]), printer.Plural(len(items), "failure"))}, keys.Skipped(counts)...)
 	return orNil(d, err)
 }
 
@@ -239,18 +227,18 @@ func (s *Server) refetchDialog(v *visit) (*page, error) {
 }
 
 // planRefetch describes the fetch of the selected keys.
-func (s *Server) planRefetch(v *visit) (*dialog, []pipeline.Key, error) {
+func (s *Server) planRefetch(v *visit) (*dialog, []*keys.Item, error) {
 	if err := v.mayReplay(); err != nil {
 		return nil, nil, err
 	}
 	namespace, name, host := v.FormValue("namespace"), v.FormValue("name"), v.FormValue("host")
-	var selected []pipeline.Key
+	var selected []*keys.Item
 	for w, err := range v.client.Wants(v.Context(), namespace, name) {
 		if err != nil {
 			return nil, nil, err
 		}
 		if host == "" || pipeline.HostIs(w.Want.GetUrl(), host) {
-			selected = append(selected, w.Key)
+			selected = append(selected, &keys.Item{Key: w.Key, Verdict: keys.Wanted})
 		}
 	}
 	words := refetchWords(namespace, name, host)
@@ -273,10 +261,11 @@ func (s *Server) refetch(v *visit) (*page, error) {
 	if err != nil || d.Nothing {
 		return orNil(d, err)
 	}
-	done, err := keys.Refetch(v.Context(), s.deps.Conn.Client, selected, requestRate(), nil)
+	err = keys.Replay(v.Context(), s.deps.Conn.Client, selected, requestRate(), nil)
+	counts := keys.Verdicts(selected)
 	d.Nothing = true
 	d.Lines = []string{fmt.Sprintf("Requested %s of %s. The page Wanted shows their new state.",
-		printer.Grouped(done), printer.Plural(len(selected), "key"))}
+		printer.Grouped(counts[keys.Replayed]+counts[keys.Already]), printer.Plural(len(selected), "key"))}
 	return orNil(d, err)
 }
 

@@ -142,7 +142,7 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	case !s.deps.Conn.Conn.IsConnected():
 		return &problem{
 			http.StatusServiceUnavailable, "NATS is unavailable", "Lost the connection to NATS, reconnecting.",
-			"Check the server. This page reloads by itself.",
+			"Check the server, or the port-forward if there is one. This page reloads by itself.",
 		}
 	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, operate.ErrNoConsumer):
 		return &problem{

@@ -86,7 +86,6 @@ func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
 func Table() printer.Table {
 	return printer.Table{
 		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
-		Drop: "ATTEMPTS|HOST|AGE",
 	}
 }
 
@@ -97,7 +96,7 @@ func (r Record) Row(now time.Time) printer.Row {
 		replayOf = strconv.FormatUint(r.ReplayOf, 10)
 	}
 	return printer.Row{Name: Name(r.ID), Object: r, Cells: printer.Cells(
-		r.ID, printer.Age(now, r.KeptAt), printer.In(printer.Red, Reason(r.Reason, r.Status)), r.Host,
+		r.ID, printer.Age(now, r.KeptAt), Reason(r.Reason, r.Status), r.Host,
 		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, printer.Age(now, r.FirstFailedAt), replayOf, r.URL, r.Sentence,
 	)}
 }

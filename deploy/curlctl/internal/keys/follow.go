@@ -3,7 +3,6 @@ package keys
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -20,7 +19,7 @@ const (
 	// FailedAgain: all attempts failed; there is a new failure.
 	FailedAgain Outcome = "failed again"
 	// Superseded: the want has been changed or removed.
-	Superseded Outcome = "superseded"
+	Superseded Outcome = "changed meanwhile"
 	// Pending: the outcome is not known yet.
 	Pending Outcome = "pending"
 )
@@ -58,11 +57,11 @@ func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(map[Ou
 	})
 }
 
-// Outcomes counts followed items by outcome, or only the items with one of the verdicts.
-func Outcomes(items []*Item, only ...Verdict) map[Outcome]int {
+// Outcomes counts followed items by outcome.
+func Outcomes(items []*Item) map[Outcome]int {
 	counts := map[Outcome]int{}
 	for _, item := range items {
-		if item.Followed() && (len(only) == 0 || slices.Contains(only, item.Verdict)) {
+		if item.Followed() {
 			counts[item.End.Outcome]++
 		}
 	}

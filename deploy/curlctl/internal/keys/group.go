@@ -2,7 +2,9 @@ package keys
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -16,66 +18,97 @@ type Group struct {
 	Status int32          `json:"status,omitempty"`
 	Host   string         `json:"host,omitempty"`
 	Count  int            `json:"count"`
-	// Since is the earliest start of the state, if it is known.
+	// Namespaces counts the keys by namespace.
+	Namespaces Tally `json:"namespaces"`
+	// Since is when most of them were in the state, as far as it is known: a key that has been failing for weeks does
+	// not hide when its host went down.
 	Since time.Time `json:"since,omitzero"`
+}
+
+// Tally counts by name.
+type Tally map[string]int
+
+// most is the maximum number of names that a Tally shows.
+const most = 3
+
+// String formats the largest counts, such as "shop 12, team-a 3, 5 more".
+func (t Tally) String() string {
+	names := slices.SortedFunc(maps.Keys(t), func(a, b string) int {
+		return cmp.Or(cmp.Compare(t[b], t[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, name := range names[:min(len(names), most)] {
+		parts = append(parts, name+" "+printer.Grouped(t[name]))
+	}
+	if more := len(names) - most; more > 0 {
+		parts = append(parts, printer.Grouped(more)+" more")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Groups groups the keys that are not good, the largest group first.
 func Groups(all []Key) []Group {
-	index, groups := map[Group]int{}, []Group{} // the index has groups without Count and Since
+	type id struct {
+		state  keystate.State
+		reason string
+		status int32
+		host   string
+	}
+	index, since := map[id]*Group{}, map[id][]time.Time{}
 	for _, k := range all {
 		c := k.Condition
 		if c.Good() {
 			continue
 		}
-		group := Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host}
-		i, known := index[group]
-		if !known {
-			i = len(groups)
-			index[group] = i
-			groups = append(groups, group)
+		of := id{c.State, c.Reason, c.Status, k.Host}
+		g := index[of]
+		if g == nil {
+			g = &Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host, Namespaces: Tally{}}
+			index[of] = g
 		}
-		g := &groups[i]
 		g.Count++
-		if since := c.Since; !since.IsZero() && (g.Since.IsZero() || since.Before(g.Since)) {
-			g.Since = since
+		g.Namespaces[k.Namespace]++
+		if !c.Since.IsZero() {
+			since[of] = append(since[of], c.Since)
 		}
 	}
+	groups := make([]Group, 0, len(index))
+	for of, g := range index {
+		if times := since[of]; len(times) > 0 {
+			slices.SortFunc(times, time.Time.Compare)
+			g.Since = times[len(times)/2]
+		}
+		groups = append(groups, *g)
+	}
 	slices.SortFunc(groups, func(a, b Group) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(a.State, b.State), cmp.Compare(a.Status, b.Status))
 	})
 	return groups
 }
 
-// Counts are the numbers of keys by state.
-type Counts struct {
-	// Keys counts all keys that are not ignored.
-	Keys    int `json:"keys"`
-	Failing int `json:"failing"`
-	Refused int `json:"refused"`
-	// Contested counts keys that hold the value of another field manager.
-	Contested int `json:"contested"`
-	Stale     int `json:"stale"`
-	Pending   int `json:"pending"`
+// Counts are the numbers of keys by state, without ignored ones. Keys is their sum.
+type Counts map[keystate.State]int
+
+// Keys returns the number of keys that are not ignored.
+func (n Counts) Keys() (all int) {
+	for _, count := range n {
+		all += count
+	}
+	return all
+}
+
+// Failing counts the keys that need somebody: also those that are refused and contested.
+func (n Counts) Failing() int {
+	return n[keystate.Failing] + n[keystate.Refused] + n[keystate.Contested]
 }
 
 // Count counts keys by state.
-func Count(all []Key) (n Counts) {
+func Count(all []Key) Counts {
+	n := Counts{}
 	for _, k := range all {
-		switch n.Keys++; k.Condition.State {
-		case keystate.Failing:
-			n.Failing++
-		case keystate.Refused:
-			n.Refused++
-		case keystate.Contested:
-			n.Contested++
-		case keystate.Stale:
-			n.Stale++
-		case keystate.Pending:
-			n.Pending++
-		case keystate.Ignored:
-			n.Keys--
-		case keystate.OK:
+		if k.Condition.State != keystate.Ignored {
+			n[k.Condition.State]++
 		}
 	}
 	return n
@@ -84,29 +117,20 @@ func Count(all []Key) (n Counts) {
 // String formats the counts of keys that are not good, such as "522 of 537 keys failing, 3 refused".
 func (n Counts) String() string {
 	text := ""
-	for _, one := range []struct {
-		count int
-		state keystate.State
-	}{
-		{n.Failing, keystate.Failing},
-		{n.Refused, keystate.Refused},
-		{n.Contested, keystate.Contested},
-		{n.Stale, keystate.Stale},
-		{n.Pending, keystate.Pending},
-	} {
-		switch {
-		case one.count == 0:
+	for _, state := range keystate.States() {
+		switch count := n[state]; {
+		case count == 0 || state == keystate.OK:
 		case text == "":
-			text = printer.Grouped(one.count) + " of " + printer.Plural(n.Keys, "key") + " " + string(one.state)
+			text = printer.Grouped(count) + " of " + printer.Plural(n.Keys(), "key") + " " + string(state)
 		default:
-			text += ", " + printer.Grouped(one.count) + " " + string(one.state)
+			text += ", " + printer.Grouped(count) + " " + string(state)
 		}
 	}
 	switch {
 	case text != "":
 		return text
-	case n.Keys == 0:
+	case n.Keys() == 0:
 		return "no keys are wanted"
 	}
-	return printer.Plural(n.Keys, "key") + " up to date"
+	return printer.Plural(n.Keys(), "key") + " up to date"
 }

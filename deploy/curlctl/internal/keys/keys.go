@@ -114,11 +114,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 		wanted[w.Key] = true
 		all = append(all, r.key(w, next, handled))
 	}
-	for at, object := range r.Objects {
-		if (r.Namespace == "" || r.Namespace == at.Namespace) && (r.Name == "" || r.Name == at.Name) {
-			all = append(all, object.unpublished(at, wanted, r.Now)...)
-		}
-	}
+	all = append(all, r.Objects.unpublished(r.Namespace, r.Name, wanted, &keystate.Streams{}, r.Now)...)
 	return all, timers, nil
 }
 

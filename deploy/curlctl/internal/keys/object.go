@@ -120,9 +120,27 @@ func (o *Object) shown(key string) *keystate.Object {
 	return &keystate.Object{UID: types.UID(o.UID), Entry: o.Status.Keys[key], Owner: o.Owners[key]}
 }
 
+// Keys returns the keys of a namespace and name (empty: all) as the objects alone show them, without NATS.
+func (o Objects) Keys(namespace, name string, now time.Time) []Key {
+	return o.unpublished(namespace, name, nil, nil, now)
+}
+
+func (o Objects) unpublished(
+	namespace, name string, wanted map[pipeline.Key]bool, streams *keystate.Streams, now time.Time,
+) (all []Key) {
+	for at, object := range o {
+		if (namespace == "" || namespace == at.Namespace) && (name == "" || name == at.Name) {
+			all = append(all, object.unpublished(at, wanted, streams, now)...)
+		}
+	}
+	return all
+}
+
 // unpublished returns the annotated keys without a want, and an entry with an empty key if an annotation is
-// invalid.
-func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now time.Time) (all []Key) {
+// invalid. Streams is nil if they were not read.
+func (o *Object) unpublished(
+	at pipeline.Key, wanted map[pipeline.Key]bool, streams *keystate.Streams, now time.Time,
+) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
 		c := keystate.Of(keystate.Asked{Invalid: o.Problem}, &keystate.Object{}, nil, now)
 		if p := o.Status.Problem; p != nil {
@@ -134,7 +152,7 @@ func (o *Object) unpublished(at pipeline.Key, wanted map[pipeline.Key]bool, now 
 		if at.Key = pair.Key; wanted[at] {
 			continue
 		}
-		state := keystate.Of(o.asked(pair), o.shown(pair.Key), &keystate.Streams{}, now)
+		state := keystate.Of(o.asked(pair), o.shown(pair.Key), streams, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}

@@ -206,31 +206,27 @@ func oldest(ctx context.Context, conn *operate.Connection, stream jetstream.Stre
 }
 
 // Headline says in one line whether the pipeline works, and counts the keys that are not good.
-func (o Overview) Headline(now time.Time) printer.Cell {
-	headline := printer.In(printer.Green, "working")
+func (o Overview) Headline(now time.Time) string {
+	headline := "working, "
 	switch {
 	case o.Paused && o.Resumes != nil:
-		headline = printer.In(printer.Yellow, "paused, resumes in "+printer.Until(now, *o.Resumes))
+		headline = "paused, resumes in " + printer.Until(now, *o.Resumes) + ", "
 	case o.Paused:
-		headline = printer.In(printer.Yellow, "paused until `curlctl resume`")
+		headline = "paused until `curlctl resume`, "
 	case o.Blocked == pipeline.FetcherConsumer:
-		headline = printer.In(printer.Red, "stopped: requests wait and no fetcher takes them")
+		headline = "stopped: requests wait and no fetcher takes them, "
 	case o.Blocked != "":
-		headline = printer.In(printer.Red, "stopped: results wait and no writer takes them")
+		headline = "stopped: results wait and no writer takes them, "
 	}
-	if bad := o.Now.Failing + o.Now.Refused + o.Now.Contested; bad > 0 {
-		headline.Colour = printer.Red
-	}
-	headline.Text += ", " + o.Now.String()
-	return headline
+	return headline + o.Now.String()
 }
 
 // Word returns the state of a key whose style fits the headline on web pages.
 func (o Overview) Word() string {
 	switch {
-	case o.Blocked != "" || o.Now.Failing+o.Now.Refused+o.Now.Contested > 0:
+	case o.Blocked != "" || o.Now.Failing() > 0:
 		return "failing"
-	case o.Paused || o.Now.Stale > 0:
+	case o.Paused || o.Now[keystate.Stale] > 0:
 		return "stale"
 	}
 	return "ok"

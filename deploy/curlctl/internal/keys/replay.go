@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -110,6 +111,43 @@ func PlanReplay(
 		})
 	})
 	return items, err
+}
+
+// Retrying adds the keys of a namespace (empty: all) that fail and have no item, because they are between two retries.
+func Retrying(ctx context.Context, client *operate.Client, namespace string, items []*Item) ([]*Item, error) {
+	known := map[pipeline.Key]bool{}
+	for _, item := range items {
+		known[item.Key] = true
+	}
+	for t, err := range client.Timers(ctx, namespace, "") {
+		if err != nil {
+			return nil, err
+		}
+		if failing := t.Due.GetAttempts() > 0 || t.Reason() != ""; failing && !known[t.Key] {
+			items = append(items, &Item{Key: t.Key, Verdict: Wanted})
+		}
+	}
+	return items, nil
+}
+
+// Skipped says how many items are skipped and why.
+func Skipped(counts map[Verdict]int) (lines []string) {
+	for _, skipped := range []struct {
+		verdict Verdict
+		why     string
+	}{
+		{Recovered, "recovered (--also-recovered replays them, too)"},
+		{Gone, "gone"},
+		{Changed, "changed to another URL or object"},
+		{Older, "there is a newer one of the same key"},
+		{Unreadable, "no request in it"},
+		{Already, "replayed less than two minutes ago"},
+	} {
+		if n := counts[skipped.verdict]; n > 0 {
+			lines = append(lines, "Skipped "+printer.Plural(n, "failure")+": "+skipped.why)
+		}
+	}
+	return lines
 }
 
 func isWanted(item *Item) bool { return item.Verdict == Wanted }
@@ -245,19 +283,6 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 	due.Detail = timer.Due.GetDetail()
 	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
 	return nil
-}
-
-// Refetch requests the fetch of wanted keys, and returns the number of requests.
-func Refetch(
-	ctx context.Context, client *operate.Client, keys []pipeline.Key, r Rate, progress func(int),
-) (requested int, err error) {
-	var items []*Item
-	for _, key := range keys {
-		items = append(items, &Item{Key: key, Verdict: Wanted})
-	}
-	err = Replay(ctx, client, items, r, progress)
-	counts := Verdicts(items)
-	return counts[Replayed] + counts[Already], err
 }
 
 const (

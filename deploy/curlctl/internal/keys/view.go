@@ -27,8 +27,6 @@ type TimelineEntry struct {
 	Key    string    `json:"key,omitempty"`
 	Detail string    `json:"detail,omitempty"`
 
-	// Colour of What for people.
-	Colour printer.Colour `json:"-"`
 }
 
 // Pair is one pair of the annotation in JSON and YAML output.
@@ -94,7 +92,7 @@ func (v *View) ReadCluster(ctx context.Context, from *Cluster) error {
 
 func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 	v.Exists, v.UID = true, string(object.UID)
-	v.add(object.CreationTimestamp.Time, "created", "", "", 0)
+	v.add(object.CreationTimestamp.Time, "created", "", "")
 	read := ReadObject(&object.ObjectMeta, annotation.DefaultProtected())
 	request := read.Request
 	v.Annotation, v.Ignored, v.Problem = request.Annotation, read.Ignored, read.Problem
@@ -126,7 +124,7 @@ func (v *View) readStatus(state status.Status) {
 			if e.Binary {
 				detail += ", in binaryData because it is not text"
 			}
-			v.add(e.FetchedAt, "written", key, detail, printer.Green)
+			v.add(e.FetchedAt, "written", key, detail)
 		}
 		if e.Failing() {
 			detail := e.Error
@@ -136,11 +134,11 @@ func (v *View) readStatus(state status.Status) {
 			if e.Attempts > 0 { // KeyExists has no attempts
 				detail += ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
 			}
-			v.add(e.Since, "failing since", key, detail, printer.Red)
+			v.add(e.Since, "failing since", key, detail)
 		}
 	}
 	if wrong := state.Problem; wrong != nil {
-		v.add(wrong.Since, "not followed since", "", wrong.Error, printer.Red)
+		v.add(wrong.Since, "not followed since", "", wrong.Error)
 	}
 }
 
@@ -150,18 +148,18 @@ func (v *View) addTimer(t operate.Timer) {
 	if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
 		detail += ", waits for the " + waits
 	}
-	v.add(t.At, "scheduled", t.Key.Key, detail, printer.Cyan)
+	v.add(t.At, "scheduled", t.Key.Key, detail)
 	switch at := keystate.Checked(t.Due, t.SetAt); {
 	case at.IsZero():
 	case t.Reason() != "":
-		v.add(at, "last checked", t.Key.Key, t.Reason(), printer.Red)
+		v.add(at, "last checked", t.Key.Key, t.Reason())
 	default:
-		v.add(at, "last checked", t.Key.Key, "ok", printer.Green)
+		v.add(at, "last checked", t.Key.Key, "ok")
 	}
 }
 
-func (v *View) add(at time.Time, what, key, detail string, colour printer.Colour) {
-	entry := TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail, Colour: colour}
+func (v *View) add(at time.Time, what, key, detail string) {
+	entry := TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail}
 	v.Timeline = append(v.Timeline, entry)
 }
 
@@ -177,7 +175,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 			v.Keys = append(v.Keys, ViewKey{k.Key.Key, k.Condition})
 		}
 		if k.Sequence > 0 {
-			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+WithoutQuery(k.URL), printer.Cyan)
+			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+WithoutQuery(k.URL))
 		}
 	}
 	for _, t := range timers {
@@ -193,7 +191,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 		if of := f.Message.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)
 		}
-		v.add(f.At, "gave up", f.Key.Key, detail, printer.Red)
+		v.add(f.At, "gave up", f.Key.Key, detail)
 	}
 	slices.SortStableFunc(v.Timeline, func(a, b TimelineEntry) int { return a.At.Compare(b.At) })
 	return nil

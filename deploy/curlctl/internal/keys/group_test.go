@@ -1,0 +1,37 @@
+package keys_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// One key that has failed for a year does not hide when its host went down.
+func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
+	down := time.Date(2026, 11, 29, 3, 26, 0, 0, time.UTC)
+	var all []keys.Key
+	for i, namespace := range []string{"shop", "shop", "shop", "a", "a", "b", "c", "d"} {
+		since := down.Add(time.Duration(i) * time.Second)
+		if i == 0 {
+			since = down.AddDate(-1, 0, 0)
+		}
+		all = append(all, keys.Key{
+			Key: pipeline.Key{Namespace: namespace}, Host: "example.com",
+			Condition: keystate.Condition{State: keystate.Failing, Reason: "Timeout", Since: since},
+		})
+	}
+	all = append(all, keys.Key{Condition: keystate.Condition{State: keystate.OK}})
+	groups := keys.Groups(all)
+	if len(groups) != 1 || groups[0].Count != 8 || groups[0].Since.Sub(down) > time.Minute || groups[0].Since.Before(down) {
+		t.Fatalf("%+v", groups)
+	}
+	if got := groups[0].Namespaces.String(); got != "shop 3, a 2, b 1, 2 more" {
+		t.Error(got)
+	}
+	if got := keys.Count(all).String(); got != "8 of 9 keys failing" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,185 @@
+package operate
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport/spdy"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+)
+
+const (
+	// portForward is the protocol of the API server's port-forward.
+	portForward = "portforward.k8s.io"
+	// bundled selects the Service of the NATS that the chart installs.
+	bundled = "app.kubernetes.io/component=nats"
+	// forwardTimeout limits the requests that find NATS, and those that open a port-forward.
+	forwardTimeout = 10 * time.Second
+)
+
+// forwarding is a nats.CustomDialer. Each connection is a port-forward of its own, so a reconnect opens another, to
+// a pod that is ready then.
+type forwarding struct {
+	config  *rest.Config
+	core    corev1client.CoreV1Interface
+	service corev1.Service
+}
+
+// findInCluster finds the NATS that the chart installed in the cluster of the kubeconfig.
+func findInCluster(ctx context.Context, cluster kube.Options) (*forwarding, error) {
+	config, err := cluster.UserConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = forwardTimeout
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	services, err := core.Services("").List(ctx, metav1.ListOptions{LabelSelector: bundled})
+	if err != nil {
+		return nil, err
+	}
+	for _, service := range services.Items {
+		if service.Spec.ClusterIP != corev1.ClusterIPNone && len(service.Spec.Ports) > 0 {
+			return &forwarding{config: config, core: core, service: service}, nil
+		}
+	}
+	return nil, errors.New("the cluster has no NATS of the chart")
+}
+
+// where names the server, as shown to users.
+func (f *forwarding) where() string {
+	return "service/" + f.service.Namespace + "/" + f.service.Name + " (port-forward)"
+}
+
+// options returns the options of the connection: the dialer, and the identity of the first Secret that the user may read.
+func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
+	options := []nats.Option{nats.SetCustomDialer(f)}
+	for _, identity := range []string{Admin, Replayer, Viewer} {
+		secret, err := f.core.Secrets(f.service.Namespace).Get(ctx, f.service.Name+"-"+identity, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		pair, err := nkeys.FromSeed([]byte(strings.TrimSpace(string(secret.Data["nkey"]))))
+		if err != nil {
+			return nil, fmt.Errorf("Secret %s/%s has no NKey: %w", secret.Namespace, secret.Name, err)
+		}
+		public, err := pair.PublicKey()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, nats.Nkey(public, pair.Sign))
+		if ca := secret.Data["ca.crt"]; len(ca) > 0 {
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM(ca)
+			options = append(options, nats.Secure(&tls.Config{
+				MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: f.service.Name,
+			}))
+		}
+		break
+	}
+	return options, nil
+}
+
+// Dial implements nats.CustomDialer, for any address.
+func (f *forwarding) Dial(string, string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), forwardTimeout)
+	defer cancel()
+	pods, err := f.core.Pods(f.service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(f.service.Spec.Selector).String(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return f.dial(pod.Name)
+			}
+		}
+	}
+	return nil, fmt.Errorf("no pod of %s/%s is ready", f.service.Namespace, f.service.Name)
+}
+
+func (f *forwarding) dial(pod string) (net.Conn, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(f.config)
+	if err != nil {
+		return nil, err
+	}
+	url := f.core.RESTClient().Post().Resource("pods").Namespace(f.service.Namespace).Name(pod).
+		SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	conn, _, err := dialer.Dial(portForward)
+	if err != nil {
+		return nil, fmt.Errorf("forward a port of pod %s/%s: %w", f.service.Namespace, pod, err)
+	}
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, f.service.Spec.Ports[0].TargetPort.String())
+	if f.service.Spec.Ports[0].TargetPort.IntValue() == 0 { // a name
+		headers.Set(corev1.PortHeader, fmt.Sprint(f.service.Spec.Ports[0].Port))
+	}
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	failure, err := conn.CreateStream(headers)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	go func() { // the server says there why it cannot forward
+		defer conn.Close()
+		_, _ = io.Copy(io.Discard, failure)
+	}()
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := conn.CreateStream(headers)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return forwarded{Stream: data, conn: conn}, nil
+}
+
+// forwarded is a connection through a port-forward. It has no deadlines: the client notices a dead one by its pings.
+type forwarded struct {
+	httpstream.Stream
+	conn httpstream.Connection
+}
+
+// Close implements net.Conn.
+func (f forwarded) Close() error { return f.conn.Close() }
+
+// LocalAddr implements net.Conn.
+func (forwarded) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements net.Conn.
+func (forwarded) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// SetDeadline implements net.Conn.
+func (forwarded) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements net.Conn.
+func (forwarded) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements net.Conn.
+func (forwarded) SetWriteDeadline(time.Time) error { return nil }
