@@ -69,7 +69,8 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 	}
 	gauge("watched_objects", "ConfigMaps that the watch delivers.", objects.Watched)
 	gauge("annotated_objects", "ConfigMaps with annotations, or with a status from earlier ones.", objects.Len)
-	gauge("invalid_objects", "ConfigMaps with invalid annotations, or beyond the quota of their namespace.", func() (n int) {
+	invalid := "ConfigMaps with invalid annotations, or beyond the quota of their namespace."
+	gauge("invalid_objects", invalid, func() (n int) {
 		for o := range k.all() {
 			if o.Invalid != nil || o.Request.Refuses() {
 				n++

@@ -25,17 +25,16 @@ func (i *instance) value(series string) func() (float64, error) {
 	return func() (float64, error) { return suitetest.MetricValue(i.metrics, series) }
 }
 
-// move is an action that changes a series.
+// move is an action that increases series.
 type move struct {
-	series string
+	what   string
 	do     func(context.Context, *world)
-	// to is the expected value (nil: more than before).
-	to OmegaMatcher
+	series []string
 }
 
 const own = "curlmethat_watcher_"
 
-// moves returns an action for each metric.
+// moves returns actions that change all metrics.
 func moves() []move {
 	create := func(ctx context.Context, w *world) { w.create(ctx, "cm", "k=example.com") }
 	edit := func(ctx context.Context, w *world) {
@@ -79,69 +78,75 @@ func moves() []move {
 		})
 	}
 	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
+	suspend := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
+	}
+	neglect := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		held := status.Status{Keys: map[string]status.Entry{"k": {
+			Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-time.Hour),
+		}}}
+		w.annotate(ctx, "cm", object{
+			annotation.StatusKey: held.String(), "x-kv8s.io/" + annotation.RefreshName: "10m",
+		})
+	}
+	drift := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.patch(ctx, somebody, "cm", object{"data": nil})
+	}
+	force := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
+	}
+	restart := func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }
+	purge := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		stream := must(w.js.Stream(ctx, pipeline.Requests))
+		Expect(stream.Purge(ctx)).To(Succeed())
+	}
+	trespass := func(ctx context.Context, w *world) {
+		want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
+		must(w.pipeline.PublishWant(ctx, want, 0))
+		Expect(w.nats.Restart()).To(Succeed())
+	}
 	return []move{
-		{own + "watched_objects", create, nil},
-		{own + "annotated_objects", create, nil},
-		{own + "wanted_keys", create, nil},
-		{own + `keys{state="pending"}`, create, nil},
-		{own + `keys{state="ok"}`, hold, nil},
-		{own + `keys{state="failing"}`, fail, nil},
-		{own + `keys{state="refused"}`, refuse, nil},
-		{own + `keys{state="contested"}`, contest, nil},
-		{own + `keys{state="ignored"}`, func(ctx context.Context, w *world) {
-			create(ctx, w)
-			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
-		}, nil},
-		{own + "stale_keys", func(ctx context.Context, w *world) {
-			create(ctx, w)
-			held := status.Status{Keys: map[string]status.Entry{"k": {
-				Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-time.Hour),
-			}}}
-			w.annotate(ctx, "cm", object{
-				annotation.StatusKey: held.String(), "x-kv8s.io/" + annotation.RefreshName: "10m",
-			})
-		}, nil},
-		{own + "invalid_objects", bad, nil},
-		{own + `watch_events_total{kind="added"}`, create, nil},
-		{own + `watch_events_total{kind="modified"}`, edit, nil},
-		{own + `watch_events_total{kind="deleted"}`, remove, nil},
-		{own + `wants_published_total{cause="new"}`, create, nil},
-		{own + `wants_published_total{cause="changed"}`, edit, nil},
-		{own + `wants_published_total{cause="tombstone"}`, remove, nil},
-		{own + `wants_published_total{cause="drift"}`, func(ctx context.Context, w *world) {
-			hold(ctx, w)
-			w.patch(ctx, somebody, "cm", object{"data": nil})
-		}, nil},
-		{own + `wants_published_total{cause="now"}`, func(ctx context.Context, w *world) {
-			hold(ctx, w)
-			w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
-		}, nil},
-		{own + "removals_published_total", drop, nil},
-		{own + "held_back_removals", dropMany, nil},
-		{own + "reconciles_published_total", bad, nil},
-		{own + "publish_duration_seconds", create, nil},
-		{own + "publish_conflicts_total", overtake, nil},
-		{own + `events_emitted_total{reason="InvalidAnnotation"}`, bad, nil},
-		{own + `events_emitted_total{reason="RemovalHeldBack"}`, dropMany, nil},
-		{own + "sessions_total", func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }, nil},
-		{own + "purges_total", func(ctx context.Context, w *world) {
-			create(ctx, w)
-			Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-			stream := must(w.js.Stream(ctx, pipeline.Requests))
-			Expect(stream.Purge(ctx)).To(Succeed())
-		}, nil},
-		{own + "out_of_scope_wants", func(ctx context.Context, w *world) {
-			want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
-			must(w.pipeline.PublishWant(ctx, want, 0))
-			Expect(w.nats.Restart()).To(Succeed())
-		}, nil},
-		{own + "watch_silence_seconds", func(context.Context, *world) {}, BeNumerically(">", 0.3)},
-		{`workqueue_adds_total{name="watcher"}`, create, nil},
-		{`workqueue_queue_duration_seconds{name="watcher"}`, create, nil},
-		{`workqueue_work_duration_seconds{name="watcher"}`, create, nil},
-		{`workqueue_retries_total{name="watcher"}`, overtake, nil},
-		{`rest_client_requests_total{code="201",method="POST"}`, bad, nil},
-		{`rest_client_request_duration_seconds{method="POST"}`, bad, nil},
+		{"a new object", create, []string{
+			own + "watched_objects", own + "annotated_objects", own + "wanted_keys", own + `keys{state="pending"}`,
+			own + `watch_events_total{kind="added"}`, own + `wants_published_total{cause="new"}`,
+			own + "publish_duration_seconds", `workqueue_adds_total{name="watcher"}`,
+			`workqueue_queue_duration_seconds{name="watcher"}`, `workqueue_work_duration_seconds{name="watcher"}`,
+		}},
+		{"a written key", hold, []string{own + `keys{state="ok"}`}},
+		{"a failing key", fail, []string{own + `keys{state="failing"}`}},
+		{"a refused key", refuse, []string{own + `keys{state="refused"}`}},
+		{"a contested key", contest, []string{own + `keys{state="contested"}`}},
+		{"a suspended object", suspend, []string{own + `keys{state="ignored"}`}},
+		{"a key that fails for long", neglect, []string{own + "stale_keys"}},
+		{"a mistake", bad, []string{
+			own + "invalid_objects", own + "reconciles_published_total",
+			own + `events_emitted_total{reason="InvalidAnnotation"}`, `rest_client_requests_total{code="201",method="POST"}`,
+			`rest_client_request_duration_seconds{method="POST"}`,
+		}},
+		{"an edit", edit, []string{
+			own + `watch_events_total{kind="modified"}`, own + `wants_published_total{cause="changed"}`,
+		}},
+		{"a deletion", remove, []string{
+			own + `watch_events_total{kind="deleted"}`, own + `wants_published_total{cause="tombstone"}`,
+		}},
+		{"a removed key", drift, []string{own + `wants_published_total{cause="drift"}`}},
+		{"curl-now", force, []string{own + `wants_published_total{cause="now"}`}},
+		{"a removed pair", drop, []string{own + "removals_published_total"}},
+		{"many removed pairs", dropMany, []string{
+			own + "held_back_removals", own + `events_emitted_total{reason="RemovalHeldBack"}`,
+		}},
+		{"another publisher", overtake, []string{
+			own + "publish_conflicts_total", `workqueue_retries_total{name="watcher"}`,
+		}},
+		{"a new session", restart, []string{own + "sessions_total"}},
+		{"a purge", purge, []string{own + "purges_total"}},
+		{"a want of another installation", trespass, []string{own + "out_of_scope_wants"}},
 	}
 }
 
@@ -171,17 +176,18 @@ func elected() []string { return []string{own + "leader", "leader_election_maste
 
 var _ = Describe("The metrics of a watcher", func() {
 	for _, m := range moves() {
-		It("change: "+m.series, func(ctx SpecContext) {
+		It("change with "+m.what, func(ctx SpecContext) {
 			w := newWorld(ctx)
 			i := w.watch().awaitReady()
 			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
-			before := must(i.value(m.series)())
-			m.do(ctx, w)
-			to := m.to
-			if to == nil {
-				to = BeNumerically(">", before)
+			before := map[string]float64{}
+			for _, series := range m.series {
+				before[series] = must(i.value(series)())
 			}
-			Eventually(i.value(m.series)).Should(to)
+			m.do(ctx, w)
+			for _, series := range m.series {
+				Eventually(i.value(series)).Should(BeNumerically(">", before[series]), series)
+			}
 		})
 	}
 
@@ -230,18 +236,19 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(suitetest.Metrics(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 	})
 
-	It("show the duration of an audit", func(ctx SpecContext) {
+	It("show the duration of an audit, and the silence of the watch", func(ctx SpecContext) {
 		i := newWorld(ctx).watch(audited).awaitReady()
 		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
+		Eventually(i.value(own + "watch_silence_seconds")).Should(BeNumerically(">", 0.3))
 	})
 
 	It("all have a spec", func() {
 		series := append(blocked(), elected()...)
-		series = append(series, own+"audit_duration_seconds",
+		series = append(series, own+"audit_duration_seconds", own+"watch_silence_seconds",
 			// See packages audit and reconcile.
 			own+"lost_keys_total", own+"events_over_budget_total")
 		for _, m := range moves() {
-			series = append(series, m.series)
+			series = append(series, m.series...)
 		}
 		definitions, _ := watcher.Metrics() // package exporter tests the others
 		Expect(suitetest.UnnamedMetrics(definitions, series)).To(BeEmpty())

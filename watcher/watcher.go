@@ -123,7 +123,8 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients,
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
 	events := budget.New(c.Events, time.Now)
-	client, index, undelivered := pipeline.NewClient(rt.JetStream), wantindex.NewIndex(), wantindex.NewBacklog(rt.JetStream)
+	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	undelivered := wantindex.NewBacklog(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
 	var sessions *reconcile.Runner
 	var bounded *annotated.Quota

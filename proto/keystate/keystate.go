@@ -36,7 +36,8 @@ const (
 // States returns all states, the worst first.
 func States() []State { return []State{Failing, Refused, Contested, Stale, Pending, OK, Ignored} }
 
-// Reasons of Pending, Stale and OK. A drifted key is pending, too. Failing, Refused and Contested have the reasons of Events.
+// Reasons of Pending, Stale and OK. A drifted key is pending, too. Failing, Refused and Contested have the reasons of
+// Events.
 const (
 	// Unpublished: the watcher has not published the want yet.
 	Unpublished = "Unpublished"

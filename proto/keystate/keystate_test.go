@@ -143,7 +143,8 @@ func TestConditionOfAKey(t *testing.T) {
 			ErrorURL: page, Error: reason, Since: now, Attempts: 6, Explanation: &status.Explanation{Message: sentence},
 		}
 	}
-	ours, no := annotation.Ownership{State: annotation.Ours}, annotation.Ownership{State: annotation.None, Fingerprint: "none"}
+	ours := annotation.Ownership{State: annotation.Ours}
+	no := annotation.Ownership{State: annotation.None, Fingerprint: "none"}
 	kubectl := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/2026-11-22T12:00:00Z"}
 	for _, tt := range []struct {
 		name            string
@@ -178,7 +179,7 @@ func TestConditionOfAKey(t *testing.T) {
 			with(func(e *status.Entry) { e.Drift = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
 		},
 		{"the key was removed", good, written, no, keystate.Pending, "Drifted", ""},
-		{"the key was removed and is in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},
+		{"removed, and in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},
 		{"immutable", good, failed("Immutable"), no, keystate.Refused, "Immutable", sentence},
 		{"too large", good, failed("BodyTooLarge"), no, keystate.Refused, "BodyTooLarge", sentence},
 		{"refused by a policy", good, failed("WriteFailed"), no, keystate.Refused, "WriteFailed", sentence},
@@ -191,7 +192,7 @@ func TestConditionOfAKey(t *testing.T) {
 		{"fetch fails", bad, failed("Timeout"), no, keystate.Failing, "Timeout", sentence},
 		{"fetch fails, not reported yet", bad, written, ours, keystate.Failing, "Timeout", ""},
 		{"recovered, not reported yet", good, failed("Timeout"), no, keystate.Pending, keystate.NotWritten, ""},
-		{"failed without a next try", taken(nil, ""), failed("AddressDenied"), no, keystate.Failing, "AddressDenied", sentence},
+		{"failed for good", taken(nil, ""), failed("AddressDenied"), no, keystate.Failing, "AddressDenied", sentence},
 		{"fails, and NATS is empty", none, failed("BadStatus"), no, keystate.Failing, "BadStatus", sentence},
 		{"not published yet", none, written, ours, keystate.Pending, keystate.Unpublished, ""},
 	} {

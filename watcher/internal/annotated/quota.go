@@ -29,7 +29,8 @@ type Limits struct {
 	Refreshes int
 }
 
-// Quota returns annotated ConfigMaps within the limits for the keys of a namespace and their refreshes. It is safe for concurrent use.
+// Quota returns annotated ConfigMaps within the limits for the keys of a namespace and their refreshes. It is safe for
+// concurrent use.
 type Quota struct {
 	*informer.Informer[*Object]
 

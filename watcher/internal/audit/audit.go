@@ -91,7 +91,8 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	began := a.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	progress, err := wantindex.ReadProgress(limited, a.deps.Client.JetStream(), pipeline.Requests, pipeline.FetcherConsumer)
+	js := a.deps.Client.JetStream()
+	progress, err := wantindex.ReadProgress(limited, js, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return err
 	}

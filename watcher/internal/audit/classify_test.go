@@ -13,6 +13,7 @@ func TestClassify(t *testing.T) {
 	const i = interval(2 * time.Minute)
 	now := time.Unix(1_000_000, 0)
 	held := func(o *observation) { o.held, o.sha256 = true, "old" }
+	notHeld := func(o *observation) { o.held = false }
 	failing := func(o *observation) { o.failing = true }
 	suspected := func(o *observation) { o.suspected = true }
 	letOff := func(o *observation) { o.suspected, o.letOff = true, true }
@@ -55,9 +56,9 @@ func TestClassify(t *testing.T) {
 		{"a refresh in flight, let off before", []any{due(v1.Cause_CAUSE_REFRESH), letOff}, bodyLost, 0},
 		{"unsigned", []any{refresh, unsigned}, bodyLost, 0},
 		{"unsigned, in flight", []any{refresh, unsigned, due(v1.Cause_CAUSE_RETRY)}, bodyLost, 0},
-		{"forced, equal body", []any{same, forced, held, func(o *observation) { o.held = false }}, inOrder, 0},
+		{"forced, equal body", []any{same, forced, held, notHeld}, inOrder, 0},
 		{"forced, another body", []any{other, forced}, bodyLost, 0},
-		{"forced, the timer is lost", []any{same, overdue, forced, held, func(o *observation) { o.held = false }}, bodyLost, 0},
+		{"forced, the timer is lost", []any{same, overdue, forced, held, notHeld}, bodyLost, 0},
 
 		{"held, to be refreshed", []any{held, same}, inOrder, 0},
 		{"held, digest unknown", []any{held, refresh}, inOrder, 0},

@@ -377,7 +377,9 @@ func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 		w.AskedAt = timestamppb.New(m.object.AskedAt())
 	default: // no user requested it
 	}
-	m.plan.Publish = append(m.plan.Publish, Want{Want: w, Last: last.Fence.Seq, After: m.fence(w.GetKey()), Digest: m.digest})
+	m.plan.Publish = append(m.plan.Publish, Want{
+		Want: w, Last: last.Fence.Seq, After: m.fence(w.GetKey()), Digest: m.digest,
+	})
 }
 
 func (m *planner) fence(key string) status.Fence {
