@@ -1,17 +1,11 @@
 package reconcile
 
 import (
-	"context"
-	"errors"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
 // Metrics are the metrics of a Reconciler.
@@ -64,34 +58,3 @@ const (
 
 // heldBackLine limits the rate of log lines about held-back removals.
 const heldBackLine = "held_back"
-
-// Errors of publishes, in spans.
-const (
-	superseded  = "superseded"
-	unpublished = "unpublished"
-)
-
-// traced calls publish in its own span and logs the message, rate-limited by logsample.
-func (r *Reconciler) traced(
-	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
-	publish func(context.Context) (seq uint64, err error),
-) (uint64, error) {
-	ctx, span := r.deps.Tracer.Publish(ctx, kind, key)
-	defer span.End()
-	if span.IsRecording() {
-		span.SetAttributes(tracing.Cause.String(cause))
-	}
-	seq, err := publish(ctx)
-	switch {
-	case errors.Is(err, pipeline.ErrSuperseded):
-		tracing.Fail(span, superseded)
-	case err != nil:
-		tracing.Fail(span, unpublished)
-	default:
-		if line := r.lines.Line(zerolog.DebugLevel, cause); line != nil {
-			process.LogKey(tracing.Stamp(line, span.SpanContext()), key).
-				Str("cause", cause).Uint64("sequence", seq).Msg("published")
-		}
-	}
-	return seq, err
-}

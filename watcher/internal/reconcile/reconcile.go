@@ -306,3 +306,34 @@ func (r *Reconciler) requestReconcile(ctx context.Context, o *annotated.Object, 
 	r.pacing.recordRequest(o, p)
 	return nil
 }
+
+// Errors of publishes, in spans.
+const (
+	superseded  = "superseded"
+	unpublished = "unpublished"
+)
+
+// traced calls publish in its own span and logs the message, rate-limited by logsample.
+func (r *Reconciler) traced(
+	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
+	publish func(context.Context) (seq uint64, err error),
+) (uint64, error) {
+	ctx, span := r.deps.Tracer.Publish(ctx, kind, key)
+	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(tracing.Cause.String(cause))
+	}
+	seq, err := publish(ctx)
+	switch {
+	case errors.Is(err, pipeline.ErrSuperseded):
+		tracing.Fail(span, superseded)
+	case err != nil:
+		tracing.Fail(span, unpublished)
+	default:
+		if line := r.lines.Line(zerolog.DebugLevel, cause); line != nil {
+			process.LogKey(tracing.Stamp(line, span.SpanContext()), key).
+				Str("cause", cause).Uint64("sequence", seq).Msg("published")
+		}
+	}
+	return seq, err
+}
