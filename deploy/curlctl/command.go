@@ -40,7 +40,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
 		statusCommand(o), wantsCommand(o), timersCommand(o), pauseCommand(o), resumeCommand(o),
 		checkCommand(o), handOverCommand(o), setupCommand(o), doctorCommand(o),
-		identitiesCommand(o), consoleCommand(o),
+		identitiesCommand(o), consoleCommand(o), hooksCommand(o),
 	)
 	return cmd
 }

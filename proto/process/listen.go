@@ -81,8 +81,10 @@ func (a *Addresses) Open(health *Health, metrics prometheus.Gatherer) (all []fun
 	return all, nil
 }
 
-// Serve serves HTTP on the listener until ctx is done.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// Serve serves HTTP on the listener until ctx is done. Configure changes the server.
+func Serve(
+	ctx context.Context, listener net.Listener, handler http.Handler, configure ...func(*http.Server),
+) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
@@ -90,6 +92,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
+	}
+	for _, change := range configure {
+		change(server)
 	}
 	stopped := context.AfterFunc(ctx, func() {
 		short, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -100,7 +105,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	})
 	defer stopped()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve health and metrics on %s: %w", listener.Addr(), err)
+		return fmt.Errorf("serve HTTP on %s: %w", listener.Addr(), err)
 	}
 	return nil
 }

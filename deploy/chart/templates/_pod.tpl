@@ -56,7 +56,7 @@ topologySpreadConstraints:
 
 {{/* Health port of a service. Takes its component. */}}
 {{- define "curl-me-that.healthPort" -}}
-{{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085 "credentials" 8085) . }}
+{{ get (dict "watcher" 8081 "fetcher" 8082 "writer" 8083 "keeper" 8085 "credentials" 8085 "hooks" 8086) . }}
 {{- end -}}
 
 {{/* Port of the metrics, and arguments and ports of a service. Metrics are at the health port unless they have

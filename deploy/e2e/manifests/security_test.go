@@ -208,7 +208,7 @@ func secrets(pod corev1.PodSpec) (names []string) {
 func everything(ctx context.Context) []object {
 	GinkgoHelper()
 	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"),
-		"--set", "keeper.enabled=true,sidecar.enabled=true",
+		"--set", "keeper.enabled=true,sidecar.enabled=true,hooks.enabled=true,hooks.secret=hooks",
 		"--set", "credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")
 }
 

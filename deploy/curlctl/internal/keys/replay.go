@@ -54,6 +54,8 @@ type Item struct {
 	ID      uint64
 	Key     pipeline.Key
 	Verdict Verdict
+	// Begun identifies a refetch, which is Already requested if another has the same (0: the time of the call).
+	Begun int64
 	// End is valid for a Followed item.
 	End End
 
@@ -218,7 +220,7 @@ func Replay(ctx context.Context, client *operate.Client, items []*Item, r Rate, 
 		}
 		verdict, tries := Wanted, 0
 		err := Retry(ctx, func(ctx context.Context) (err error) {
-			verdict, err = publish(ctx, client, item, begun)
+			verdict, err = publish(ctx, client, item, cmp.Or(item.Begun, begun))
 			tries++
 			return err
 		})

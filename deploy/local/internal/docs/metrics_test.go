@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -53,6 +54,7 @@ func sections() []section {
 		{"Fetcher", "Port 8082.", append(process.Metrics("fetcher"), fetcher.Metrics()...)},
 		{"Writer", "Port 8083.", append(process.Metrics("writer"), writer.Metrics()...)},
 		{"Keeper", "Port 8085.", append(process.MetricsWithoutNATS("keeper"), keeper.Metrics()...)},
+		{"Hooks", "Port 8086 of `curlctl hooks`.", curlctl.HookMetrics()},
 	})
 }
 

@@ -1,0 +1,161 @@
+// Package hooks fetches wants when a web server says that something changed. It never interprets a payload.
+package hooks
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+)
+
+const (
+	// every is the minimum time between two refetches by one hook, and timeout the maximum time of one.
+	every, timeout = 10 * time.Second, 20 * time.Second
+	// maxBody is the maximum size of a payload in bytes.
+	maxBody = 1 << 20
+)
+
+// outcome is the label of a request in the metrics.
+type outcome string
+
+const (
+	accepted     outcome = "accepted"
+	merged       outcome = "merged"
+	unmatched    outcome = "unmatched"
+	unauthorized outcome = "unauthorized" // or an unknown hook
+	oversized    outcome = "oversized"
+	incomplete   outcome = "incomplete"
+	malformed    outcome = "malformed"
+	unavailable  outcome = "unavailable"
+)
+
+var statuses = map[outcome]int{ //nolint:gochecknoglobals // immutable
+	accepted: http.StatusAccepted, merged: http.StatusAccepted, unmatched: http.StatusNoContent,
+	unauthorized: http.StatusUnauthorized, oversized: http.StatusRequestEntityTooLarge,
+	incomplete: http.StatusBadRequest, unavailable: http.StatusServiceUnavailable,
+}
+
+// Refetch requests the fetch of all wants whose URL begins with a prefix, and returns their number. If they were
+// requested with that id before, it requests nothing and returns already.
+type Refetch func(ctx context.Context, prefix string, id int64) (matched int, already bool, err error)
+
+// Server serves hooks.
+type Server struct {
+	refetch  Refetch
+	log      zerolog.Logger
+	hooks    atomic.Pointer[map[string]Hook]
+	requests *prometheus.CounterVec
+	keys     prometheus.Counter
+
+	mu   sync.Mutex
+	runs map[string]run
+	// begun has the connections with a request that no handler has got.
+	begun map[string]bool
+}
+
+// run is the time at which the next refetch by a hook may begin, and whether one is pending.
+type run struct {
+	next    time.Time
+	pending bool
+}
+
+// New returns a server of hooks with registered metrics.
+func New(hooks map[string]Hook, refetch Refetch, log zerolog.Logger, metrics *metric.Set) *Server {
+	s := &Server{
+		refetch: refetch, log: log, runs: map[string]run{}, begun: map[string]bool{},
+		requests: metrics.Counters("requests_total", "Requests to the receiver of hooks.", metric.Of("outcome", accepted,
+			merged, unmatched, unauthorized, oversized, incomplete, malformed, unavailable)),
+		keys: metrics.Counter("keys_total", "Keys whose fetch a hook requested."),
+	}
+	s.Use(hooks)
+	return s
+}
+
+// Use replaces the hooks.
+func (s *Server) Use(hooks map[string]Hook) { s.hooks.Store(&hooks) }
+
+// Serve serves hooks on a listener until ctx is done.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	return process.Serve(ctx, listener, s, func(server *http.Server) {
+		server.ConnState = func(c net.Conn, state http.ConnState) { s.track(c.RemoteAddr().String(), state) }
+	})
+}
+
+// track counts requests that are too broken for a handler.
+func (s *Server) track(address string, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state == http.StateClosed && s.begun[address] {
+		s.requests.WithLabelValues(string(malformed)).Inc()
+	}
+	delete(s.begun, address)
+	if state == http.StateActive {
+		s.begun[address] = true
+	}
+}
+
+// ServeHTTP serves POST /hooks/NAME.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.track(r.RemoteAddr, http.StateIdle)
+	result := unauthorized
+	name, isPath := strings.CutPrefix(r.URL.Path, "/hooks/")
+	if hook, found := (*s.hooks.Load())[name]; found && isPath && r.Method == http.MethodPost {
+		if result = hook.authenticate(w, r); result == accepted {
+			result = s.accept(hook)
+		}
+	}
+	s.requests.WithLabelValues(string(result)).Inc()
+	w.WriteHeader(statuses[result])
+}
+
+// accept refetches, unless it is too early. Then the hook is merged into the next refetch.
+func (s *Server) accept(hook Hook) outcome {
+	s.mu.Lock()
+	now, state := time.Now(), s.runs[hook.Name]
+	wait := state.next.Sub(now)
+	if wait <= 0 {
+		state.next = now.Add(every)
+	} else if !state.pending {
+		state.pending = true
+		time.AfterFunc(wait, func() {
+			s.mu.Lock()
+			s.runs[hook.Name] = run{}
+			s.mu.Unlock()
+			s.accept(hook)
+		})
+	}
+	s.runs[hook.Name] = state
+	s.mu.Unlock()
+	if wait > 0 {
+		return merged
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) // not that of a sender who may leave
+	defer cancel()
+	window := now.Truncate(every)
+	matched, already, err := s.refetch(ctx, hook.URL, window.Unix())
+	switch {
+	case err != nil:
+		s.log.Error().Err(err).Str("hook", hook.Name).Msg("cannot refetch, trying again in 10 s")
+		s.accept(hook)
+		return unavailable
+	case already: // by another replica, perhaps before the change
+		s.mu.Lock()
+		s.runs[hook.Name] = run{next: window.Add(every)}
+		s.mu.Unlock()
+		return s.accept(hook)
+	case matched == 0:
+		return unmatched
+	}
+	s.keys.Add(float64(matched))
+	s.log.Info().Str("hook", hook.Name).Int("keys", matched).Msg("refetching")
+	return accepted
+}
