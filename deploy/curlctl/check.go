@@ -289,7 +289,8 @@ func (c *checking) pairs(
 		f.Key, f.URL = pair.Key, keys.WithoutQuery(pair.URL)
 		rules := request.Rules[pair.Key]
 		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
-			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules, Held: held.Keys[pair.Key].Size,
+			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules,
+			Held: held.Keys[pair.Key].Size,
 		})
 		if err != nil {
 			return nil, err

@@ -346,7 +346,8 @@ var _ = Describe("The console", func() {
 			Expect(w.client.LastDue(ctx, cm(1))).Error().NotTo(HaveOccurred())
 			Expect(w.client.LastDue(ctx, cm(9))).Error().To(MatchError(pipeline.ErrNoMessage))
 			_, page = b.send(http.MethodPost, "/failures/replay", form, nil)
-			Expect(page).To(And(ContainSubstring("Replayed 0 of 5 failures."), ContainSubstring("Skipped 4 failures: replayed less")))
+			Expect(page).To(And(ContainSubstring("Replayed 0 of 5 failures."),
+				ContainSubstring("Skipped 4 failures: replayed less")))
 			form.Del("top")
 			code, page := b.send(http.MethodPost, "/failures/replay", form, nil)
 			Expect(code).To(Equal(http.StatusBadRequest))

@@ -37,6 +37,7 @@ require (
 	github.com/google/cel-go v0.29.2 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
+	k8s.io/streaming v0.37.2 // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect
 )
 

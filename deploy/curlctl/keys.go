@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// listed is a key in JSON and YAML output.
+// listed is a key in JSON output.
 type listed struct {
 	Namespace string `json:"namespace"`
 	ConfigMap string `json:"configMap"`
@@ -183,7 +183,7 @@ func (o *options) next(c keystate.Condition) string {
 	return printer.Until(o.Now(), c.Next)
 }
 
-// scheduled is a timer in JSON and YAML output.
+// scheduled is a timer in JSON output.
 type scheduled struct {
 	Namespace string    `json:"namespace"`
 	ConfigMap string    `json:"configMap"`

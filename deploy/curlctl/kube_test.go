@@ -263,7 +263,8 @@ var _ = Describe("A ConfigMap", func() {
 		By("without NATS, as a tenant has none")
 		alone := runAs(ctx, "curlctl", time.Now, "failing", "-n", namespace, "--no-headers", "--nats-url=nats://127.0.0.1:1")
 		Expect(alone.code).To(BeZero(), alone.err)
-		Expect(alone.out).To(And(MatchRegexp(`refused +Immutable .* immutable +k`), MatchRegexp(`refused +KeyExists .* exists +k`),
+		Expect(alone.out).To(And(MatchRegexp(`refused +Immutable .* immutable +k`),
+			MatchRegexp(`refused +KeyExists .* exists +k`),
 			MatchRegexp(`failing +InvalidAnnotation .* mistyped`), Not(ContainSubstring("written"))))
 		Expect(alone.err).To(And(ContainSubstring("this is what the ConfigMaps say"), ContainSubstring("port-forward")))
 

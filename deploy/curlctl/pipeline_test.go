@@ -66,7 +66,7 @@ var _ = Describe("The pipeline", func() {
 		filled(ctx)
 		golden("status", w.ok(ctx, "status"))
 		var view struct {
-			Now map[string]int
+			Now       map[string]int
 			Blocked   string
 			Timers    struct{ Pending int }
 			Consumers []struct{ Backlog int }

@@ -43,7 +43,7 @@ func replayCommand(o *options) *cobra.Command {
 		Short: "Fetch failed keys again, if they are still wanted",
 		Long: "Fetches the keys of failures again: of the given ones, of those that match the filters, or of\n" +
 			"--all, which includes keys between two retries. It skips keys that were fetched since, are no\n" +
-			"longer wanted or have changed, and "+
+			"longer wanted or have changed, and " +
 			"replays only the newest failure of a key. It is safe to run at any time, and repeatedly.",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.CompleteFailures,
@@ -82,7 +82,7 @@ func (r *replaying) validate(args []string) (err error) {
 
 func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error) {
 	r.session = s
-	if r.items, err = keys.PlanReplay(ctx, r.Client, r.failures(ctx), r.alsoRecovered, nil); err != nil {
+	if r.items, err = keys.PlanReplay(ctx, r.Client, r.failures(ctx), r.alsoRecovered); err != nil {
 		return err
 	}
 	if r.all { // a key between two retries fails without a failure in the record

@@ -94,7 +94,8 @@ var _ = Describe("replay", func() {
 
 		By("reporting the same counts, although older failures of the keys are selected")
 		r = w.run(ctx, "replay", "1", "2", "3", "4", "--wait", "--timeout=30s")
-		Expect(r.out).To(And(ContainSubstring("Skipped 2 failures: there is a newer one"), ContainSubstring("2 failed again")))
+		Expect(r.out).To(And(ContainSubstring("Skipped 2 failures: there is a newer one"),
+			ContainSubstring("2 failed again")))
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
 		Eventually(func(g Gomega) {
 			var links []uint64

@@ -49,7 +49,7 @@ func pipelineStatus(ctx context.Context, s *session) error {
 	failures := printer.Grouped(view.LastHour) + " in the last hour, " + printer.Grouped(view.Failures) + " kept"
 	overdue := ""
 	if view.Timers.Overdue > 0 {
-		overdue = printer.Plural(view.Timers.Overdue, "timer")+", see `curlctl doctor`"
+		overdue = printer.Plural(view.Timers.Overdue, "timer") + ", see `curlctl doctor`"
 	}
 	s.Out.Fields([]printer.Field{
 		{Name: "NATS", Value: view.Server},

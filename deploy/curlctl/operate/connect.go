@@ -115,8 +115,7 @@ func (o *Options) forward(ctx context.Context, cluster kube.Options, refusals *R
 	if err != nil {
 		return nil, "", err
 	}
-	options = append(append(o.options(refusals), nats.CustomReconnectDelay(func(int) time.Duration { return time.Second })),
-		options...)
+	options = append(o.options(refusals), options...)
 	nc, err := nats.Connect("nats://"+found.service.Name+":4222", options...)
 	return nc, found.where(), err
 }
@@ -195,8 +194,10 @@ func (o *Options) from() string {
 
 // plain explains an error. A port-forward that somebody else opened may have ended.
 func (o *Options) plain(err error) error {
-	if local := strings.Contains(o.URL, "127.0.0.1") || strings.Contains(o.URL, "localhost"); local && errors.Is(err, nats.ErrNoServers) {
-		return fmt.Errorf("%w (if this is a port-forward, it has ended; without --nats-url, curlctl opens its own)", plain(err))
+	local := strings.Contains(o.URL, "127.0.0.1") || strings.Contains(o.URL, "localhost")
+	if local && errors.Is(err, nats.ErrNoServers) {
+		return fmt.Errorf("%w (if this is a port-forward, it has ended; without --nats-url, curlctl opens its own)",
+			plain(err))
 	}
 	return plain(err)
 }

@@ -71,7 +71,7 @@ func (f *forwarding) where() string {
 	return "service/" + f.service.Namespace + "/" + f.service.Name + " (port-forward)"
 }
 
-// options returns the options of the connection: the dialer, and the identity of the first Secret that the user may read.
+// options returns the options of the connection: the dialer, and the first identity whose Secret the user may read.
 func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
 	options := []nats.Option{nats.SetCustomDialer(f)}
 	for _, identity := range []string{Admin, Replayer, Viewer} {

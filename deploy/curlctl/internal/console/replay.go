@@ -172,7 +172,7 @@ func (s *Server) planReplay(v *visit) (*dialog, []*keys.Item, error) {
 				return
 			}
 		}
-	}, again, nil)
+	}, again)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -210,7 +210,9 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 }
 
 // eachItem visits all objects of a list, which it reads in pages.
-func eachItem[T runtime.Object](ctx context.Context, list pager.ListPageFunc, o metav1.ListOptions, visit func(T)) error {
+func eachItem[T runtime.Object](
+	ctx context.Context, list pager.ListPageFunc, o metav1.ListOptions, visit func(T),
+) error {
 	return pager.New(list).EachListItem(ctx, o, func(item runtime.Object) error {
 		if object, ok := item.(T); ok {
 			visit(object)

@@ -19,7 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Record is a failure in JSON and YAML output.
+// Record is a failure in JSON output.
 type Record struct {
 	// ID is the sequence in CURL_FAILURES.
 	ID uint64 `json:"id"`

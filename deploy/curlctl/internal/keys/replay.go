@@ -66,11 +66,9 @@ type Item struct {
 const concurrency = 16
 
 // PlanReplay compares each failure with the current want and its timer. Only the newest of a key is replayed. Keys
-// that were fetched since are replayed only with alsoRecovered. Progress, if set, is called with the
-// number of checked failures.
+// that were fetched since are replayed only with alsoRecovered.
 func PlanReplay(
 	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
-	progress func(int),
 ) ([]*Item, error) {
 	var items []*Item
 	for f, err := range failures {
@@ -99,7 +97,7 @@ func PlanReplay(
 	if err != nil {
 		return nil, err
 	}
-	err = each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
+	err = each(ctx, items, isWanted, nil, func(ctx context.Context, item *Item) error {
 		return Retry(ctx, func(ctx context.Context) error {
 			key, err := reader.One(ctx, item.Key, handled)
 			if err != nil {

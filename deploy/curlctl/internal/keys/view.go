@@ -26,10 +26,9 @@ type TimelineEntry struct {
 	What   string    `json:"what"`
 	Key    string    `json:"key,omitempty"`
 	Detail string    `json:"detail,omitempty"`
-
 }
 
-// Pair is one pair of the annotation in JSON and YAML output.
+// Pair is one pair of the annotation in JSON output.
 type Pair struct {
 	Key     string `json:"key"`
 	URL     string `json:"url"`
