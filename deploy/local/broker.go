@@ -35,8 +35,8 @@ type broker struct {
 
 const readyTimeout = 10 * time.Second
 
-// startBroker runs a server and returns when it accepts connections. No other server may use the same folder, because they
-// would overwrite each other's streams.
+// startBroker runs a server and returns when it accepts connections. No other server may use the same folder, because
+// they would overwrite each other's streams.
 func startBroker(o brokerOptions) (*broker, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)

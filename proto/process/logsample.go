@@ -17,7 +17,8 @@ const (
 )
 
 // SampledLog limits lines that are written per message, so that a burst of messages does not flood the log. It
-// writes at most LogBurst lines of each kind in a LogPeriod, and one more with the number of suppressed lines. It is safe for concurrent use.
+// writes at most LogBurst lines of each kind in a LogPeriod, and one more with the number of suppressed lines. It is
+// safe for concurrent use.
 type SampledLog struct {
 	log zerolog.Logger
 

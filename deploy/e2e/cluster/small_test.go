@@ -193,7 +193,7 @@ func startup(ctx context.Context, r *installation.Release) time.Duration {
 	GinkgoHelper()
 	r.Install(ctx)
 	var first, last time.Time
-	for _, component := range []string{installation.NATS, installation.Watcher, installation.Fetcher, installation.Writer} {
+	for _, component := range append([]string{installation.NATS}, world.Services()...) {
 		r.EventuallyRuns(ctx, component, 1)
 		for _, pod := range r.Pods(ctx, component) {
 			if created := pod.CreationTimestamp.Time; first.IsZero() || created.Before(first) {

@@ -31,7 +31,9 @@ var _ = Describe("kill -9", func() {
 		Entry("for the writer", world.Writer),
 	)
 
-	DescribeTable("of a writer during a patch causes one write", func(ctx SpecContext, fault kubetest.Fault, written bool) {
+	DescribeTable("of a writer during a patch causes one write", func(
+		ctx SpecContext, fault kubetest.Fault, written bool,
+	) {
 		g, o := behindGateway(world.Writer)
 		o.AckWait = shortAckWait
 		w := env.World(ctx, o)

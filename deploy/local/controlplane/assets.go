@@ -52,8 +52,8 @@ func (b Programs) APIServer() string { return filepath.Join(b.Dir, apiServer) }
 // Kubectl returns the path of kubectl.
 func (b Programs) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 
-// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a cache,
-// which it fills from an archive of envtest or by a build from source, which takes minutes.
+// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a
+// cache, which it fills from an archive of envtest or by a build from source, which takes minutes.
 func FindPrograms(ctx context.Context, o ProgramOptions) (Programs, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
 		found, err := binariesIn(dir)

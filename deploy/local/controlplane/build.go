@@ -68,7 +68,10 @@ func (o ProgramOptions) build(ctx context.Context, scratch string) error {
 
 // compile runs `go list` to download the sources and to count the stale packages, whose names `go build -v` prints.
 func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
-	env := []string{"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH}
+	env := []string{
+		"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly",
+		"GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
+	}
 	common := append(buildFlags(kubernetesVersion()),
 		"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl")
 	stale, built, downloads := 0, 0, 0

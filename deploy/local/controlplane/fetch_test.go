@@ -94,7 +94,8 @@ var _ = Describe("An archive of envtest", func() {
 		DeferCleanup(server.Close)
 		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", controlplane.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
 		mux.HandleFunc("GET /index", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", controlplane.KubernetesVersion(), name, digest,
+			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", controlplane.KubernetesVersion(), name,
+				digest,
 				server.URL)
 		})
 		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })

@@ -23,8 +23,8 @@ type Folder struct {
 	lock      *flock.Flock
 }
 
-// OpenFolder creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name of
-// the program, and wrap ErrInUse if the folder is locked.
+// OpenFolder creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name
+// of the program, and wrap ErrInUse if the folder is locked.
 func OpenFolder(dir, program string) (f Folder, err error) {
 	if f.Temporary = dir == ""; f.Temporary {
 		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")

@@ -99,7 +99,9 @@ func Manifests(ctx context.Context, version string) (folder string, err error) {
 const Manager = "kubectl"
 
 // Delete deletes objects in reverse order, and their dependents. It ignores missing objects.
-func Delete(ctx context.Context, a *controlplane.Applier, namespace string, objects []*unstructured.Unstructured) error {
+func Delete(
+	ctx context.Context, a *controlplane.Applier, namespace string, objects []*unstructured.Unstructured,
+) error {
 	for _, o := range slices.Backward(objects) {
 		resource, err := a.Resource(namespace, o)
 		if err != nil {
