@@ -86,17 +86,18 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 			for _, state := range keystate.States() {
 				counts[string(state)] = 0
 			}
-			k.each(func(c keystate.Condition) { counts[string(c.State)]++ })
+			k.each(func(_ string, c keystate.Condition) { counts[string(c.State)]++ })
 			return counts
 		})
 	gauge("stale_keys", "Keys without a good fetch for three of their intervals, whatever their state.", func() (n int) {
-		k.each(func(c keystate.Condition) {
+		k.each(func(_ string, c keystate.Condition) {
 			if c.Stale {
 				n++
 			}
 		})
 		return n
 	})
+	m.measureFailing(k)
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", k.index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
 		"namespace. A bookmark arrives about once a minute.",
@@ -125,7 +126,7 @@ func (k keys) all() iter.Seq[*annotated.Object] {
 }
 
 // each calls visit with the state of each key.
-func (k keys) each(visit func(keystate.Condition)) {
+func (k keys) each(visit func(namespace string, c keystate.Condition)) {
 	now := k.now()
 	for o := range k.all() {
 		for _, pair := range o.Request.Pairs {
@@ -135,7 +136,7 @@ func (k keys) each(visit func(keystate.Condition)) {
 				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
 				streams.Newest, streams.Audited = k.refused(key)
 			}
-			visit(keystate.Of(o.Asked(pair), &shown, streams, now))
+			visit(o.Namespace, keystate.Of(o.Asked(pair), &shown, streams, now))
 		}
 	}
 }

@@ -119,7 +119,7 @@ func moves() []move {
 			`workqueue_queue_duration_seconds{name="watcher"}`, `workqueue_work_duration_seconds{name="watcher"}`,
 		}},
 		{"a written key", hold, []string{own + `keys{state="ok"}`}},
-		{"a failing key", fail, []string{own + `keys{state="failing"}`}},
+		{"a failing key", fail, []string{own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`}},
 		{"a refused key", refuse, []string{own + `keys{state="refused"}`}},
 		{"a contested key", contest, []string{own + `keys{state="contested"}`}},
 		{"a suspended object", suspend, []string{own + `keys{state="ignored"}`}},

@@ -1,6 +1,7 @@
 package metric
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -91,7 +92,7 @@ func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, k
 // missing value has no series.
 func (s *Set) GaugesFunc(name, help string, label Label, read func() map[string]float64) {
 	desc := prometheus.NewDesc(s.prefix+name, help, []string{label.Name}, nil)
-	s.add(&gauges{desc: desc, values: label.Values, read: read}, Gauge, name, help, label)
+	s.add(&gauges{desc: desc, values: label.Values, open: label.Open != "", read: read}, Gauge, name, help, label)
 }
 
 // Histogram creates a histogram with these classic buckets.
@@ -139,6 +140,7 @@ func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels .
 type gauges struct {
 	desc   *prometheus.Desc
 	values []string
+	open   bool // to any value
 	read   func() map[string]float64
 }
 
@@ -148,7 +150,11 @@ func (g *gauges) Describe(descriptions chan<- *prometheus.Desc) { descriptions <
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	read := g.read()
-	for _, v := range g.values {
+	values := g.values
+	if g.open {
+		values = slices.Sorted(maps.Keys(read))
+	}
+	for _, v := range values {
 		n, ok := read[v]
 		switch {
 		case !ok:
