@@ -82,7 +82,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
 		got := w.get("cm")
 		Expect(got.Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
-		Expect(entry(got, "mydata")).To(And(HaveField("Error", "ContentRejected"), HaveField("SHA256", sum(`{"good":true}`))))
+		Expect(entry(got, "mydata")).To(
+			And(HaveField("Error", "ContentRejected"), HaveField("SHA256", sum(`{"good":true}`))))
 		letter := w.deadLetters()[0]
 		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(string(letter.GetSnippet())).To(Equal(page))

@@ -155,8 +155,8 @@ func (r *Request) reject(p Problem) {
 
 // orphan adds a problem for a part of an option whose key has no pair, often because the pair was removed.
 func (r *Request) orphan(option, where, key string) {
-	text := "annotation " + option + where + ": key " + key + " is not requested, so this part has no effect; remove it, " +
-		"or add the pair"
+	text := "annotation " + option + where + ": key " + key + " is not requested, so this part has no effect; " +
+		"remove it, or add the pair"
 	r.add(Problem{Rule: text, Text: text})
 }
 

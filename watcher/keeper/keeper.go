@@ -125,7 +125,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	}
 	compiler := plan.New(grammar)
 	k := &keeper{
-		config: c, runtime: rt, clients: clients, metrics: metrics, claims: reconcile.NewIndex(), owners: reconcile.NewIndex(),
+		config: c, runtime: rt, clients: clients, metrics: metrics,
+		claims: reconcile.NewIndex(), owners: reconcile.NewIndex(),
 		cache: rt.Health.Part("watchers"),
 	}
 	config := informer.Config{Namespaces: c.Namespaces}
@@ -144,9 +145,10 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 		return nil, err
 	}
 	if c.Sidecars {
-		k.pods = &reconcile.Pods{ByWatcher: reconcile.NewIndex(), Store: informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
+		k.pods = &reconcile.Pods{ByWatcher: reconcile.NewIndex()}
+		k.pods.Store = informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
 			Now: wall.Now, Notify: k.podChanged, Read: plan.ReadPod,
-		})}
+		})
 	}
 	k.work = reconcile.New(reconcile.Deps{
 		Protected: protected, API: clients, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,

@@ -176,7 +176,8 @@ var _ = Describe("make deploy", func() {
 			fake("docker", `[ "$1 $2" != "image inspect" ] || echo `+id+"\n")
 			Expect(os.RemoveAll(log)).To(Succeed())
 			cmd := exec.CommandContext(ctx, "../../tools/install", "deploy")
-			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+helm, "KIND=kind", "REGISTRY=r", "VERSION=dev")
+			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+helm, "KIND=kind", "REGISTRY=r",
+				"VERSION=dev")
 			cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
 			Expect(cmd.Run()).To(Succeed())
 			did := string(suitetest.Must(os.ReadFile(log)))
