@@ -22,7 +22,8 @@ func TestCheckHasTheFlagsOfTheRunningFetcherUnlessGiven(t *testing.T) {
 	if err := likeRunning(fs, args); err != nil {
 		t.Fatal(err)
 	}
-	if got := cfg.Egress.AllowCIDRs; !slices.Equal(got, []string{"10.1.0.0/16", "10.2.0.0/16"}) || cfg.Get.CABundle != "/mine" {
+	want := []string{"10.1.0.0/16", "10.2.0.0/16"}
+	if got := cfg.Egress.AllowCIDRs; !slices.Equal(got, want) || cfg.Get.CABundle != "/mine" {
 		t.Errorf("got %v and %s", got, cfg.Get.CABundle)
 	}
 }

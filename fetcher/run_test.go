@@ -80,7 +80,8 @@ var _ = Describe("Run", func() {
 
 	It("tries denied keys again when the policy allows them", func(ctx SpecContext) {
 		epoch := suitetest.Must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
-		origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+		says := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
+		origin := httptest.NewServer(http.HandlerFunc(says))
 		DeferCleanup(origin.Close)
 		cfg.Egress.AllowCIDRs, cfg.PolicyFile = nil, filepath.Join(GinkgoT().TempDir(), "policy.yaml")
 		Expect(os.WriteFile(cfg.PolicyFile, []byte("policies: []"), 0o600)).To(Succeed())

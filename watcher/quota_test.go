@@ -42,7 +42,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
 
 		Expect(first.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
-		Expect(first.value(own + "keys{")()).To(BeEquivalentTo(2), "those within the limit")
+		Expect(first.value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
 
 		By("restarting the watcher")
 		before := wanted()

@@ -91,7 +91,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.apply(w.content(due(w.want(cm, "mydata", url)), `{"good":1}`))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":1}`))
 		Expect(w.events(cm)).To(ConsistOf(
-			HavePrefix("Warning ContentRejected: data.example.com responded with an HTML page"), HavePrefix("Normal Recovered: ")))
+			HavePrefix("Warning ContentRejected: data.example.com responded with an HTML page"),
+			HavePrefix("Normal Recovered: ")))
 		By("being allowed")
 		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-allow-html"] = "true" })
 		w.apply(w.content(due(w.want(w.get("cm"), "mydata", url)), page))

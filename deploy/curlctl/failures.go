@@ -58,7 +58,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 				more = true
 				return
 			}
-			row := keys.NewRecord(d)
+			row := keys.NewRecord(d)     //nolint:contextcheck // it only parses
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
 				key, err = reader.One(ctx, d.Key, handled)
@@ -210,7 +210,7 @@ func showCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showFailure(s, f, key)
+			return showFailure(s, f, key) //nolint:contextcheck // it only parses
 		}),
 	}
 }

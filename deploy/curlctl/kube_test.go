@@ -27,7 +27,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -51,7 +50,7 @@ func servingWatchers(ctx context.Context, config *rest.Config, namespace string)
 	web := suitetest.Must(rest.HTTPClientFor(config))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
 	client := suitetest.Must(dynamic.NewForConfigAndClient(config, web))
-	body := suitetest.Must(yaml.YAMLToJSON(v1alpha1.Definition))
+	body := suitetest.Must(yaml.YAMLToJSON(watchv1.Definition))
 	definitions := schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	}

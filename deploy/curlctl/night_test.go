@@ -48,7 +48,8 @@ var _ = Describe("An operator on call", func() {
 		well := MatchRegexp(`Fetching: .*, 503 keys up to date\n`)
 		down := And(
 			MatchRegexp(`Fetching: .*, 500 of 503 keys failing\n`),
-			MatchRegexp(`(?m)^500 +failing +BadStatus 503 +localhost +20m +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC +team-0 100, .* 2 more$`))
+			MatchRegexp(`(?m)^500 +failing +BadStatus 503 +localhost +20m +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC +`+
+				`team-0 100, .* 2 more$`))
 		var transcript strings.Builder
 		tell := func(now string, expected types.GomegaMatcher) {
 			GinkgoHelper()

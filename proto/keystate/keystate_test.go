@@ -166,8 +166,10 @@ func TestConditionOfAKey(t *testing.T) {
 			"written by other rules", good, with(func(e *status.Entry) { e.Rules = "other" }), ours,
 			keystate.Pending, keystate.NotWritten, "",
 		},
-		{"the entry is of another object", good, with(func(e *status.Entry) { e.Object = "ffffffff" }), ours,
-			keystate.Pending, keystate.NotWritten, ""},
+		{
+			"the entry is of another object", good, with(func(e *status.Entry) { e.Object = "ffffffff" }), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
 		{"a newer body is fetched", changed, written, ours, keystate.Pending, keystate.NotWritten, ""},
 		{"a newer body is fetched again", audited, written, ours, keystate.Refused, "WriteFailed", refused},
 		{"fetched again, never written", audited, status.Entry{}, no, keystate.Refused, "WriteFailed", refused},
@@ -186,7 +188,9 @@ func TestConditionOfAKey(t *testing.T) {
 		{"key of another owner", none, failed("KeyExists"), kubectl, keystate.Refused, "KeyExists", sentence},
 		{"key of another owner, not reported yet", none, status.Entry{}, kubectl, keystate.Refused, "KeyExists", exists},
 		{
-			"an edit has another URL", good, status.Entry{URL: old, Error: "Immutable"}, no,
+			"an edit has another URL", good,
+			status.Entry{URL: old, Error: "Immutable"},
+			no,
 			keystate.Pending, keystate.NotWritten, "",
 		},
 		{"fetch fails", bad, failed("Timeout"), no, keystate.Failing, "Timeout", sentence},

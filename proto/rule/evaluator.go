@@ -52,8 +52,10 @@ const (
 
 // String returns the word for a rule with this cause.
 func (c Cause) String() string {
-	return [...]string{"true", "false", "not applicable", "not JSON", "too costly", "too large", "not only certificates",
-		"not a valid certificate"}[c]
+	return [...]string{
+		"true", "false", "not applicable", "not JSON", "too costly", "too large", "not only certificates",
+		"not a valid certificate",
+	}[c]
 }
 
 // Outcome is the result of evaluating the expressions of a key on a body.

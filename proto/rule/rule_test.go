@@ -48,8 +48,10 @@ func TestRules(t *testing.T) {
 		{strings.Repeat("x", rule.DefaultMaxBody+1), `true`, rule.TooLarge},
 		{ca, `size(certs(body)) == 2 && certs(body).all(c, c.isCA && c.notAfter > now + duration("720h"))`, rule.Passed},
 		{ca, `certs(body).exists(c, c.notBefore > now || c.notAfter < now + duration("87600h"))`, rule.False},
-		{ca, `certs(body)[0].subject == "CN=curl-me-that,O=kv8s" && certs(body)[1].issuer == certs(body)[0].subject`,
-			rule.Passed},
+		{
+			ca, `certs(body)[0].subject == "CN=curl-me-that,O=kv8s" && certs(body)[1].issuer == certs(body)[0].subject`,
+			rule.Passed,
+		},
 		{ca, `certs(body)[0].sha256.matches("^[0-9a-f]{64}$") && !(certs(body)[0] in [])`, rule.Passed},
 		{ca, `certs(json.ca) == []`, rule.NotJSON},
 		{object, `certs(json.rules) == []`, rule.Inapplicable},

@@ -31,7 +31,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -75,7 +74,7 @@ func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableReso
 	GinkgoHelper()
 	client := suitetest.Must(dynamic.NewForConfig(config))
 	definition := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal(v1alpha1.Definition, &definition.Object)).To(Succeed())
+	Expect(yaml.Unmarshal(watchv1.Definition, &definition.Object)).To(Succeed())
 	definitions := client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	})

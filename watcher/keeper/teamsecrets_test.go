@@ -227,7 +227,8 @@ var _ = Describe("keeper --credentials", func() {
 		}
 		Eventually(ctx, compiling.compile).WithArguments(ctx).WithTimeout(patience).
 			Should(MatchError(ContainSubstring("no connection")))
-		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).To(Equal(3.), "the second, namespace b, the write")
+		Expect(suitetest.MetricValue(registry, own+"credentials_problems")).
+			To(Equal(3.), "the second, namespace b, the write")
 		Expect(suitetest.MetricValue(registry, own+"credentials_timestamp_seconds")).To(BeZero())
 		fail = func(r *http.Request) bool { return r.Method == http.MethodPost && writes == 0 }
 		compile(ctx)

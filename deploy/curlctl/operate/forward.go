@@ -18,7 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go still uses it
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
@@ -84,7 +84,7 @@ func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
 		}
 		pair, err := nkeys.FromSeed([]byte(strings.TrimSpace(string(secret.Data["nkey"]))))
 		if err != nil {
-			return nil, fmt.Errorf("Secret %s/%s has no NKey: %w", secret.Namespace, secret.Name, err)
+			return nil, fmt.Errorf("read the NKey in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		}
 		public, err := pair.PublicKey()
 		if err != nil {
@@ -144,17 +144,17 @@ func (f *forwarding) dial(pod string) (net.Conn, error) {
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
 	failure, err := conn.CreateStream(headers)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	go func() { // the server says there why it cannot forward
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_, _ = io.Copy(io.Discard, failure)
 	}()
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(headers)
 	if err != nil {
-		conn.Close()
+		_ = conn.Close()
 		return nil, err
 	}
 	return forwarded{Stream: data, conn: conn}, nil

@@ -19,14 +19,6 @@ var i *installation.Installation
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
-// shouldHaveEvents waits until the Events about the ConfigMap have exactly these reasons, and no others for a
-// while.
-func shouldHaveEvents(ctx context.Context, cm *world.ConfigMap, reasons ...string) {
-	GinkgoHelper()
-	cm.EventuallyHasEvents(ctx, reasons...)
-	Consistently(ctx, func() []string { return cm.Reasons(ctx) }).Should(ConsistOf(reasons))
-}
-
 // shouldNotChange checks that the ConfigMap does not change for a while.
 func shouldNotChange(ctx context.Context, cm *world.ConfigMap) {
 	GinkgoHelper()

@@ -28,7 +28,7 @@ func (o ProgramOptions) fill(ctx context.Context) (Programs, error) {
 	if found, err := o.find(); err == nil {
 		return found, nil
 	}
-	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
+	if err := os.MkdirAll(o.Cache, 0o750); err != nil {
 		return Programs{}, fmt.Errorf("create the cache of the control plane: %w", err)
 	}
 	lock, err := o.lock(ctx)
@@ -74,7 +74,7 @@ func provide(target string, fill func(scratch string) error) error {
 		return fmt.Errorf("remove an interrupted build: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	if err := os.MkdirAll(scratch, 0o755); err != nil {
+	if err := os.MkdirAll(scratch, 0o750); err != nil {
 		return fmt.Errorf("create the cache of the control plane: %w", err)
 	}
 	if err := fill(scratch); err != nil {

@@ -137,11 +137,13 @@ func TestNext(t *testing.T) {
 				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
 		},
 		"in sync": {
-			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached }, event{outcome: inSync},
+			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached },
+			event{outcome: inSync},
 			`in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
-			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached }, event{outcome: inSync},
+			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached },
+			event{outcome: inSync},
 			"in_sync, ack",
 		},
 
@@ -168,7 +170,8 @@ func TestNext(t *testing.T) {
 				" | BadStatus in attempt 4, next in 1h0m0s, gave up, read first | dead letter",
 		},
 		"a withheld failure after a reported one": {
-			minutes, failing(0, reported(time.Minute)), 1, nil, event{failed: &failure{Error: get.Error{Class: timeout}}},
+			minutes, failing(0, reported(time.Minute)), 1, nil,
+			event{failed: &failure{Error: get.Error{Class: timeout}}},
 			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {

@@ -167,7 +167,6 @@ var _ = Describe("A good response", func() {
 		Expect(w.results()).To(BeEmpty())
 		Eventually(w.pending).Should(BeZero())
 	})
-
 })
 
 var _ = Describe("A body at the limit of the broker", func() {

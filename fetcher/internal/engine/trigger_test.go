@@ -159,6 +159,5 @@ var _ = Describe("A message", func() {
 			f.step()
 			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due always fetches")
 		})
-
 	})
 })

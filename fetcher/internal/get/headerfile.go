@@ -206,7 +206,8 @@ func (e *headerEntry) compileTokens() error {
 		return errors.New("oauth2 and bearerFile exclude each other")
 	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
 		return errors.New("clientCertificate: add certFile and keyFile")
-	case len(e.Headers) == 0 && e.OAuth2 == nil && e.BearerFile == "" && c == nil && e.CAFile+e.Certificate+e.Key+e.Authorities == "":
+	case len(e.Headers) == 0 && e.OAuth2 == nil && c == nil &&
+		e.BearerFile+e.CAFile+e.Certificate+e.Key+e.Authorities == "":
 		return errors.New("no headers, oauth2, bearerFile, clientCertificate or caFile")
 	case e.OAuth2 != nil:
 		return e.OAuth2.Validate()

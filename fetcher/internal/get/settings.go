@@ -29,7 +29,8 @@ func kindOf(e *Error) string {
 		return ofPolicy
 	case e.Class == v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
 		return ofTrust
-	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden, e.StatusCode == http.StatusNotFound:
+	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden,
+		e.StatusCode == http.StatusNotFound:
 		return ofCredentials
 	}
 	return ""

@@ -48,8 +48,8 @@ func (i *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dispo
 	}
 	write := Write{Unavailable: true}
 	if i.deps.Breaker.Pass(d.Draining()) {
-		fits := false
-		if write, fits = i.queue.Do(ctx, item, len(d.Data())); !fits {
+		done, fits := i.queue.Do(ctx, item, len(d.Data()))
+		if write = done; !fits {
 			write = Write{Unavailable: true, After: slow + rand.N(slow)}
 		}
 	}

@@ -89,10 +89,10 @@ func (h Hook) authenticate(w http.ResponseWriter, r *http.Request) outcome {
 	if r.ContentLength > maxBody {
 		return oversized
 	}
-	switch {
-	case h.Kind == "gitlab":
+	switch h.Kind {
+	case "gitlab":
 		return tokens(single(r.Header, "X-Gitlab-Token"), h.secret)
-	case h.Kind == "bearer":
+	case "bearer":
 		return tokens(single(r.Header, "Authorization"), append([]byte("Bearer "), h.secret...))
 	}
 	sum, err := hex.DecodeString(mac(r.Header))

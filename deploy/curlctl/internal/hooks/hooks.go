@@ -38,7 +38,8 @@ const (
 	unavailable  outcome = "unavailable"
 )
 
-var statuses = map[outcome]int{ //nolint:gochecknoglobals // immutable
+// statuses has the HTTP status of each outcome.
+var statuses = map[outcome]int{
 	accepted: http.StatusAccepted, merged: http.StatusAccepted, unmatched: http.StatusNoContent,
 	unauthorized: http.StatusUnauthorized, oversized: http.StatusRequestEntityTooLarge,
 	incomplete: http.StatusBadRequest, unavailable: http.StatusServiceUnavailable,
@@ -110,7 +111,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, isPath := strings.CutPrefix(r.URL.Path, "/hooks/")
 	if hook, found := (*s.hooks.Load())[name]; found && isPath && r.Method == http.MethodPost {
 		if result = hook.authenticate(w, r); result == accepted {
-			result = s.accept(hook)
+			result = s.accept(hook) //nolint:contextcheck // the refetch outlives the request
 		}
 	}
 	s.requests.WithLabelValues(string(result)).Inc()

@@ -270,10 +270,10 @@ func TestTenThousandHooksInAMinuteCostOneRefetchPerTenSeconds(t *testing.T) {
 			if got := ask(replicas[i%2], "plain", "", bearer); got != 202 {
 				t.Fatal(got)
 			}
-			time.Sleep(6 * time.Millisecond)
+			time.Sleep(6 * time.Millisecond) //nolint:forbidigo // in the bubble of synctest
 		}
 		last := time.Now()
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) //nolint:forbidigo // in the bubble of synctest
 		if n := r.count(); n < 6 || n > 8 {
 			t.Errorf("%d refetches", n)
 		}
@@ -293,7 +293,7 @@ func TestAHookThatCannotBeServedNowIsServedLater(t *testing.T) {
 		r.Lock()
 		r.err = nil
 		r.Unlock()
-		time.Sleep(11 * time.Second)
+		time.Sleep(11 * time.Second) //nolint:forbidigo // in the bubble of synctest
 		if r.count() != 1 {
 			t.Errorf("%d refetches", r.count())
 		}

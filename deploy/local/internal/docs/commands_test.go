@@ -33,7 +33,9 @@ var (
 )
 
 // foreignFlags are flags of other programs that pages mention without the command.
-var foreignFlags = []string{"profile", "set", "allow-pub", "allow-sub", "watched-dir"}
+var foreignFlags = []string{
+	"profile", "set", "allow-pub", "allow-sub", "watched-dir", "volumes", "unsafe-allow-generic-targets",
+}
 
 // flagsOf returns the flags of a command and its subcommands.
 func flagsOf(c *cobra.Command) map[string]bool {

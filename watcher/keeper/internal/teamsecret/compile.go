@@ -85,7 +85,8 @@ func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.Entry,
 }
 
 func key(e headerfile.Entry) string {
-	return "https://" + strings.TrimSuffix(e.Host+":"+strconv.Itoa(e.Ports[0]), ":443") + strings.TrimSuffix(e.PathPrefix, "/")
+	host := strings.TrimSuffix(e.Host+":"+strconv.Itoa(e.Ports[0]), ":443")
+	return "https://" + host + strings.TrimSuffix(e.PathPrefix, "/")
 }
 
 func compile(s *corev1.Secret, served map[string]string) ([]headerfile.Entry, error) {

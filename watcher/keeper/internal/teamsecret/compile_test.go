@@ -82,7 +82,8 @@ func TestEntries(t *testing.T) {
 	var got []string
 	for _, e := range entries {
 		pems := strings.Count(e.Certificate+e.Key+e.Authorities, "-----BEGIN")
-		got = append(got, fmt.Sprintf("%s %s:%d%s %v %d", strings.TrimPrefix(e.Source, "Secret "), e.Host, e.Ports[0], e.PathPrefix, e.Headers, pems))
+		got = append(got, fmt.Sprintf("%s %s:%d%s %v %d", strings.TrimPrefix(e.Source, "Secret "), e.Host, e.Ports[0],
+			e.PathPrefix, e.Headers, pems))
 	}
 	want := []string{
 		"b api.example.com:443/v1 map[Authorization:Basic bWU6czNjcjN0 X-Team:a] 0",
