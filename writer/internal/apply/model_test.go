@@ -91,6 +91,8 @@ type model struct {
 	required map[string]bool
 	// possible has the Events that may exist.
 	possible map[string]bool
+	// faults counts failed requests.
+	faults int
 }
 
 func newModel(t *testing.T, seed uint64) *model {
@@ -190,6 +192,10 @@ func (m *model) fault(r *http.Request) (lost, refused bool) {
 	lost, refused = m.rand.IntN(20) == 0, m.rand.IntN(20) == 0
 	if lost || refused {
 		m.log("  request lost=%v refused=%v", lost, refused)
+		// After three of them in a row the writer gives up, because the server is ready.
+		if m.faults++; m.faults >= 3 && m.server.object != nil {
+			m.possible[string(m.server.object.UID)+" "+pipeline.Reason(v1.FailureClass_FAILURE_CLASS_WRITE_FAILED)] = true
+		}
 	}
 	m.lost = lost
 	m.muted = m.muted || refused && r.Method == http.MethodPost
