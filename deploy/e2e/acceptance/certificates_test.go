@@ -57,7 +57,7 @@ func bundles() map[string][2]string {
 		"without-newline":  {strings.TrimSpace(ca), ""},
 		"crlf":             {strings.ReplaceAll(ca+ca, "\n", "\r\n"), ""},
 		"blanks":           {"\n \t\n" + strings.ReplaceAll(ca, "-\n", "- \n") + "\n\n" + ca + "\n", ""},
-		"full":             {strings.Repeat(ca, 256<<10/len(ca)), ""},
+		"hundred":          {strings.Repeat(ca, 100), ""},
 		"half":             {ca + ca[:len(ca)/2], bad},
 		"no-end":           {strings.Join(lines[:len(lines)-2], ""), bad},
 		"two-begins":       {begin + ca, bad},

@@ -217,7 +217,7 @@ func (c *credentials) readTerminal(ctx context.Context, url string) {
 	c.add("fetcher check", string(out))
 	for _, command := range []string{
 		"check " + c.Namespace + "/team", "status", "status " + c.Namespace + "/team", "wants -o wide", "failing -o wide",
-		"failures -o yaml", "timers -o yaml", "audit", "doctor",
+		"failures -o json", "timers -o json", "doctor",
 	} {
 		args := append(strings.Fields(command), "--kubeconfig="+c.Cluster.Kubeconfig)
 		if args[0] == "check" {

@@ -75,6 +75,7 @@ var normal = []struct {
 	text    string
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC`), "2026-01-02 03:04:04 UTC"},
 	{regexp.MustCompile(`\d\d:\d\d UTC`), "04:04 UTC"},
 	{regexp.MustCompile(`"fence":"[^"]*"`), `"fence":"1767323045000.7"`},
 	{regexp.MustCompile(`"object":"[^"]*"`), `"object":"0b0e8a63"`},
