@@ -115,6 +115,7 @@ func examples(dir string) map[string][][]string {
 		"curlctl setup":          {{"--dry-run"}, {}, {"--watch"}},
 		"curlctl doctor":         none,
 		"curlctl identities":     {{"--out", filepath.Join(dir, "identities")}},
+		"curlctl hooks":          {{"--config", "/nonexistent"}},
 		"curlctl console":        {{"--auth=none"}},
 	}
 }
