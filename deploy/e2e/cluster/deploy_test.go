@@ -32,7 +32,10 @@ var _ = Describe("make deploy", func() {
 			if exec.CommandContext(ctx, "docker", "image", "inspect", registry+"watcher:"+version).Run() != nil {
 				Skip("there is no container engine with the images of version " + version)
 			}
-			variables := []string{"IMAGE_LOAD=cat >/dev/null", "VERSION=" + version, "VALUES=" + deployValues()}
+			if os.Getenv("IMAGE_LOAD") == "" {
+				Skip("IMAGE_LOAD is not set, and no registry has images tagged by content")
+			}
+			variables := []string{"VERSION=" + version, "VALUES=" + deployValues()}
 			shown = append(shown, manifestNamespace)
 			DeferCleanup(func(ctx SpecContext) {
 				run(ctx, "make", append([]string{"undeploy"}, variables...)...)
