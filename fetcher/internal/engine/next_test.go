@@ -120,11 +120,11 @@ func TestNext(t *testing.T) {
 		"another body":  {minutes, has("a"), 1, nil, says("b"), `content, ack | refresh has b"b" | b, read first`},
 		"304":           {minutes, has("a"), 1, nil, notModified, `unmodified, ack | refresh has a"a"`},
 		"a short recovery": {
-			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").Cached }), 1, nil, says("a"),
+			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 1, nil, says("a"),
 			`unmodified, ack | refresh has a"a"`,
 		},
 		"a recovery": {
-			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").Cached }), 1, nil, says("a"),
+			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 1, nil, says("a"),
 			`recovered, ack | refresh has a"a" | a, read first`,
 		},
 		"a body after a redelivery": {
@@ -137,12 +137,12 @@ func TestNext(t *testing.T) {
 				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
 		},
 		"in sync": {
-			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached },
+			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").GetCached() },
 			event{outcome: inSync},
 			`in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
-			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").Cached },
+			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").GetCached() },
 			event{outcome: inSync},
 			"in_sync, ack",
 		},
