@@ -7,11 +7,13 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 )
 
 // Command returns the command line of the watcher.
-func Command() *cobra.Command {
+func Command(elect leader.Elect) *cobra.Command {
 	var c Config
+	c.Election.Elect = elect
 	return process.NewCommand(&cobra.Command{
 		Use:   "watcher",
 		Short: "Watch annotated ConfigMaps and publish their wants",

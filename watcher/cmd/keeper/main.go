@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 	"github.com/kv8s/curl-me-that/watcher/keeper"
 )
 
@@ -13,5 +14,5 @@ const gcPercent = 25
 
 func main() {
 	process.LimitGarbage(gcPercent)
-	os.Exit(process.Execute(keeper.Command()))
+	os.Exit(process.Execute(keeper.Command(lease.Elect)))
 }

@@ -45,16 +45,20 @@ func Run(ctx context.Context, c Config, d Deps) error {
 	if !c.Enabled {
 		return d.Lead(ctx)
 	}
-	return elect(ctx, c, d)
+	return c.Elect(ctx, c, d)
 }
 
 // DefaultName returns the default name of a service's Lease.
 func DefaultName(service string) string { return "curl-me-that-" + service }
 
+// Elect takes part in elections until ctx is done, and leads in between.
+type Elect func(ctx context.Context, c Config, d Deps) error
+
 // Config has the settings of the election. It only saves work, because two leaders do no harm.
 type Config struct {
-	// Enabled turns the election on.
+	// Enabled turns the election on. Elect runs it: lease.Elect, or nil in a program without elections.
 	Enabled         bool
+	Elect           Elect
 	Namespace, Name string
 	// Identity is the name of this process in the Lease (empty: the host name with a random suffix).
 	Identity string

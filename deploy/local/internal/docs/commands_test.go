@@ -54,8 +54,8 @@ func flagsOf(c *cobra.Command) map[string]bool {
 // programs returns the flags of our programs.
 func programs() map[string]map[string]bool {
 	all := map[string]map[string]bool{
-		"watcher": flagsOf(watcher.Command()), "fetcher": flagsOf(fetcher.Command()), "writer": flagsOf(writer.Command()),
-		"keeper": flagsOf(keeper.Command()), "curlctl": flagsOf(curlctl.Command("curlctl")),
+		"watcher": flagsOf(watcher.Command(nil)), "fetcher": flagsOf(fetcher.Command()), "writer": flagsOf(writer.Command()),
+		"keeper": flagsOf(keeper.Command(nil)), "curlctl": flagsOf(curlctl.Command("curlctl")),
 	}
 	whole, config := &cobra.Command{}, local.DefaultConfig()
 	config.BindFlags(whole.Flags())
