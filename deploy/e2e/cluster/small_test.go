@@ -145,7 +145,7 @@ var _ = Describe("The small installation", Ordered, func() {
 				"second":     changed.URL() + " is already served by Secret changed",
 				"everywhere": "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
 				"wrong":      "header.Cookie may not be set",
-				"large":      "data of more than 450 KiB is not a credential; use bearerToken, username and password, header.NAME, " +
+				"large": "data of more than 450 KiB is not a credential; use bearerToken, username and password, header.NAME, " +
 					"tls.crt and tls.key, or ca.crt",
 			} {
 				Eventually(ctx, func() (notes []string) {
