@@ -20,6 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
 
 // options are the options of a watcher under test.
@@ -46,6 +47,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
 	o.config.BindFlags(flags)
 	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
+	o.config.Election.Elect = lease.Elect
 	o.config.Election.Namespace = w.namespace
 	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second,
 		200*time.Millisecond
