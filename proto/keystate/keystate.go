@@ -65,6 +65,9 @@ func Reasons() []string {
 	}
 }
 
+// Bad reports whether somebody must act: the key is failing, refused or contested.
+func (s State) Bad() bool { return s == Failing || s == Refused || s == Contested }
+
 // Condition is the state of a key with its details.
 type Condition struct {
 	State  State  `json:"state"`

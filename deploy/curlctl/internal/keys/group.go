@@ -98,9 +98,14 @@ func (n Counts) Keys() (all int) {
 	return all
 }
 
-// Failing counts the keys that need somebody: also those that are refused and contested.
-func (n Counts) Failing() int {
-	return n[keystate.Failing] + n[keystate.Refused] + n[keystate.Contested]
+// Failing returns the number of keys in a bad state: failing, refused or contested.
+func (n Counts) Failing() (bad int) {
+	for state, count := range n {
+		if state.Bad() {
+			bad += count
+		}
+	}
+	return bad
 }
 
 // Count counts keys by state.

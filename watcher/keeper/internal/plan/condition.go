@@ -97,13 +97,11 @@ func (in Input) source(source Source) watchv1.SourceStatus {
 		state.State = watchv1.Good
 		state.SHA256, state.Size, state.FetchedAt = entry.SHA256, entry.Size, seconds(entry.FetchedAt)
 	}
-	switch now.State {
-	case keystate.Failing, keystate.Refused, keystate.Contested:
+	if now.State.Bad() {
 		state.State = watchv1.Failing
 		state.Reason, state.Since, state.Attempts = now.Reason, seconds(now.Since), int64(now.Attempts)
 		state.HTTPStatus, state.Message, state.NextTry = now.Status, now.Message, seconds(now.Next)
 		state.GaveUp = entry.GaveUp
-	case keystate.OK, keystate.Pending, keystate.Stale, keystate.Ignored:
 	}
 	return state
 }
