@@ -1,7 +1,10 @@
 package watcher
 
 import (
+	"cmp"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,26 +81,22 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 		}
 		return n
 	})
-	m.own.GaugesFunc("keys", "Requested keys by state (see the diagram in architecture.md). Failing and refused ones may "+
-		"hold their last good value, contested ones hold a value of another field manager.",
-		metric.Of("state", keystate.States()...),
-		func() map[string]float64 {
-			counts := map[string]float64{}
-			for _, state := range keystate.States() {
-				counts[string(state)] = 0
-			}
-			k.each(func(_ string, c keystate.Condition) { counts[string(c.State)]++ })
-			return counts
+	m.own.Families(k.count,
+		metric.Family{
+			Name: "keys",
+			Help: "Requested keys by state (see the diagram in architecture.md). Failing and refused ones may hold their " +
+				"last good value, contested ones hold a value of another field manager.",
+			Labels: []metric.Label{metric.Of("state", keystate.States()...)},
+		},
+		metric.Family{
+			Name: "stale_keys", Help: "Keys without a good fetch for three of their intervals, whatever their state.",
+		},
+		metric.Family{
+			Name: "failing_keys",
+			Help: "Keys that are failing, refused or contested, by namespace: the 20 with the most, and all others.",
+			// Not "namespace": Prometheus sets that label to the namespace of the watcher.
+			Labels: []metric.Label{{Name: "object_namespace", Open: "names of namespaces, `(others)`"}},
 		})
-	gauge("stale_keys", "Keys without a good fetch for three of their intervals, whatever their state.", func() (n int) {
-		k.each(func(_ string, c keystate.Condition) {
-			if c.Stale {
-				n++
-			}
-		})
-		return n
-	})
-	m.measureFailing(k)
 	gauge("wanted_keys", "Keys with a want in the stream of requests, as known by the leader.", k.index.Len)
 	m.own.GaugeFunc("watch_silence_seconds", "Time since the last response from the watch, of the slowest "+
 		"namespace. A bookmark arrives about once a minute.",
@@ -125,8 +124,12 @@ func (k keys) all() iter.Seq[*annotated.Object] {
 	}
 }
 
-// each calls visit with the state of each key.
-func (k keys) each(visit func(namespace string, c keystate.Condition)) {
+// count returns the numbers of keys by state, of stale keys, and of failing keys by namespace.
+func (k keys) count() []map[string]float64 {
+	states, failing, stale := map[string]float64{}, map[string]float64{}, 0.
+	for _, state := range keystate.States() {
+		states[string(state)] = 0
+	}
 	now := k.now()
 	for o := range k.all() {
 		for _, pair := range o.Request.Pairs {
@@ -136,8 +139,35 @@ func (k keys) each(visit func(namespace string, c keystate.Condition)) {
 				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
 				streams.Newest, streams.Audited = k.refused(key)
 			}
-			visit(o.Namespace, keystate.Of(o.Asked(pair), &shown, streams, now))
+			c := keystate.Of(o.Asked(pair), &shown, streams, now)
+			states[string(c.State)]++
+			if c.Stale {
+				stale++
+			}
+			if c.State.Bad() {
+				failing[o.Namespace]++
+			}
 		}
+	}
+	keepMost(failing)
+	return []map[string]float64{states, {"": stale}, failing}
+}
+
+const (
+	// maxNamespaces is the maximum number of namespaces with a series of their own, because tenants may create any number.
+	maxNamespaces = 20
+	// otherNamespaces is the series of all others.
+	otherNamespaces = "(others)"
+)
+
+// keepMost keeps the maxNamespaces namespaces with the most keys, and adds up the others.
+func keepMost(counts map[string]float64) {
+	most := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for _, namespace := range most[min(len(most), maxNamespaces):] {
+		counts[otherNamespaces] += counts[namespace]
+		delete(counts, namespace)
 	}
 }
 

@@ -79,20 +79,41 @@ func (s *Set) GaugeFunc(name, help string, value func() float64) {
 // OptionalGaugeFunc creates a gauge that is read on each scrape, and has no series while its value
 // is unknown.
 func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, known bool)) {
-	desc := prometheus.NewDesc(s.prefix+name, help, nil, nil)
-	s.add(&gauges{desc: desc, values: []string{""}, read: func() map[string]float64 {
+	s.Families(func() []map[string]float64 {
 		if v, known := read(); known {
-			return map[string]float64{"": v}
+			return []map[string]float64{{"": v}}
 		}
-		return nil
-	}}, Gauge, name, help)
+		return []map[string]float64{nil}
+	}, Family{Name: name, Help: help})
 }
 
 // GaugesFunc creates a gauge with a label that is read on each scrape, as a map by label value. A
 // missing value has no series.
 func (s *Set) GaugesFunc(name, help string, label Label, read func() map[string]float64) {
-	desc := prometheus.NewDesc(s.prefix+name, help, []string{label.Name}, nil)
-	s.add(&gauges{desc: desc, values: label.Values, open: label.Open != "", read: read}, Gauge, name, help, label)
+	s.Families(func() []map[string]float64 { return []map[string]float64{read()} }, Family{name, help, []Label{label}})
+}
+
+// Family is a gauge that is read together with others.
+type Family struct {
+	Name, Help string
+	// Labels has one label or none.
+	Labels []Label
+}
+
+// Families creates gauges that share one read on each scrape. It returns a map by label value for each family, in the
+// same order. Without a label the key is empty. A missing value has no series.
+func (s *Set) Families(read func() []map[string]float64, families ...Family) {
+	c := &gauges{families: families, read: read}
+	for _, f := range families {
+		var names []string
+		for _, l := range f.Labels {
+			names = append(names, l.Name)
+		}
+		c.descs = append(c.descs, prometheus.NewDesc(s.prefix+f.Name, f.Help, names, nil))
+		s.definitions = append(s.definitions,
+			Definition{Name: s.prefix + f.Name, Kind: Gauge, Help: f.Help, Labels: f.Labels})
+	}
+	s.registry.MustRegister(c)
 }
 
 // Histogram creates a histogram with these classic buckets.
@@ -138,30 +159,41 @@ func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels .
 
 // gauges collects gauges that are read on each scrape.
 type gauges struct {
-	desc   *prometheus.Desc
-	values []string
-	open   bool // to any value
-	read   func() map[string]float64
+	families []Family
+	descs    []*prometheus.Desc
+	read     func() []map[string]float64
 }
 
 // Describe implements prometheus.Collector.
-func (g *gauges) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- g.desc }
+func (g *gauges) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, desc := range g.descs {
+		descriptions <- desc
+	}
+}
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
-	read := g.read()
-	values := g.values
-	if g.open {
-		values = slices.Sorted(maps.Keys(read))
-	}
-	for _, v := range values {
-		n, ok := read[v]
-		switch {
-		case !ok:
-		case v == "":
-			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, n)
-		default:
-			metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, n, v)
+	for i, read := range g.read() {
+		for _, v := range g.families[i].values(read) {
+			n, ok := read[v]
+			switch {
+			case !ok:
+			case v == "":
+				metrics <- prometheus.MustNewConstMetric(g.descs[i], prometheus.GaugeValue, n)
+			default:
+				metrics <- prometheus.MustNewConstMetric(g.descs[i], prometheus.GaugeValue, n, v)
+			}
 		}
 	}
+}
+
+// values returns the label values of a family. An open label has any value that was read.
+func (f Family) values(read map[string]float64) []string {
+	switch {
+	case len(f.Labels) == 0:
+		return []string{""}
+	case f.Labels[0].Open != "":
+		return slices.Sorted(maps.Keys(read))
+	}
+	return f.Labels[0].Values
 }
