@@ -25,7 +25,7 @@ func checkCommand() *cobra.Command {
 		Short: "Check whether the egress policy permits a URL",
 		Long: "Check applies the egress policy to a URL like a fetch and looks its name up, but does not\n" +
 			"connect. It exits with 0 if the URL is permitted and with 1 if not. Use the flags and\n" +
-			"the policy file of the fetcher. In the container of a fetcher, it has those of the fetcher.",
+			"the policy file of the fetcher. In a fetcher's container, check takes its flags by itself.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := likeRunning(cmd.Flags(), runningArgs()); err != nil {
@@ -50,7 +50,7 @@ func runningArgs() []string {
 	return strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]
 }
 
-// likeRunning sets the flags that a running fetcher has, except for those that the user gave.
+// likeRunning copies the flags of a running fetcher, unless the user gave them.
 func likeRunning(fs *pflag.FlagSet, args []string) error {
 	running := pflag.NewFlagSet("", pflag.ContinueOnError)
 	running.ParseErrorsAllowlist.UnknownFlags = true

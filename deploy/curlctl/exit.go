@@ -36,7 +36,7 @@ const (
 	exitNotConfirmed = 8
 )
 
-// Errorf returns a printable error with an exit code.
+// errorf returns a printable error with an exit code.
 func errorf(code int, format string, args ...any) error {
 	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
 }
@@ -56,10 +56,10 @@ func (e printable) Error() string {
 // Unwrap returns the error.
 func (e printable) Unwrap() error { return e.error }
 
-// Usagef returns an error about the command line.
+// usagef returns an error about the command line.
 func usagef(format string, args ...any) error { return errorf(exitUsage, format, args...) }
 
-// NotNegative returns an error if the value of a flag is negative.
+// notNegative returns an error if the value of a flag is negative.
 func notNegative(flag string, value int) error {
 	if value < 0 {
 		return usagef("--%s must not be negative", flag)
@@ -67,7 +67,7 @@ func notNegative(flag string, value int) error {
 	return nil
 }
 
-// Silent returns an exit code without a message.
+// silent returns an exit code without a message.
 func silent(code int) error { return process.ExitError{Code: code, Silent: true} }
 
 // withCode adds the exit code to an error.

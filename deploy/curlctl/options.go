@@ -18,7 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// Options are the flags of all commands.
+// options are the flags of all commands.
 type options struct {
 	NATS      operate.Options
 	Print     printer.Options
@@ -141,8 +141,8 @@ func (s *session) Objects(ctx context.Context, name string) keys.Objects {
 	return objects
 }
 
-// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all). Without NATS, it returns those that the
-// ConfigMaps show.
+// Keys reads the keys of --namespace and ConfigMaps with a name (empty: all). Without NATS, it shows what the
+// ConfigMaps say.
 func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	if s.Connection == nil {
 		objects, err := s.Cluster().Objects(ctx, s.Namespace, name)

@@ -55,8 +55,8 @@ type Connection struct {
 	Refusals *Refusals
 }
 
-// BesideKubeconfig is the name of a context file of the nats command in the directory of the kubeconfig. The demo and
-// docker compose write it there, so that curlctl finds their NATS.
+// BesideKubeconfig is the name of a context file of the nats command in the directory of the kubeconfig. The demo
+// writes it there, so that curlctl finds its NATS.
 const BesideKubeconfig = "nats.json"
 
 // Open connects, and fails if no server is available. Without an address or a context it uses the selected context of
@@ -324,7 +324,7 @@ type Permissions struct {
 
 // Rules are subjects with wildcards.
 type Rules struct {
-	// Allow lists allowed subjects (empty: all that are not denied).
+	// Allow lists the allowed subjects (empty: every subject that Deny does not list).
 	Allow []string `json:"allow"`
 	// Deny lists denied subjects.
 	Deny []string `json:"deny"`

@@ -90,7 +90,7 @@ type step struct {
 	dropped bool
 }
 
-// disposition acknowledges a handled message: the timer or the dead letter has what is left to do.
+// disposition acknowledges a handled message, because a timer or a dead letter keeps the remaining work.
 func (s step) disposition() pipeline.Disposition {
 	switch {
 	case s.outcome == malformed:

@@ -54,7 +54,7 @@ type headerEntry struct {
 	tokens     *tokens
 	secret     *reload.File[string]
 	identity   *reload.File[*clientIdentity]
-	// fixed is that of the PEM in the entry.
+	// fixed is the identity in the entry itself, as PEM.
 	fixed *clientIdentity
 }
 

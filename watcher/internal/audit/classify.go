@@ -28,7 +28,7 @@ const (
 
 // observation is what the object and earlier steps show of a key.
 type observation struct {
-	// held means that the key has the body of its want, and failing that later attempts fail. SHA256 is that of the body.
+	// held means that the key has the body of its want, with the digest sha256. failing means that a later attempt failed.
 	held, failing bool
 	sha256        string
 	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream

@@ -104,7 +104,7 @@ type planner struct {
 	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
-	// digest is that of the current key's want.
+	// digest is the wantindex.Digest of the current key's want.
 	digest [16]byte
 }
 

@@ -22,7 +22,7 @@ import (
 // notices tells the owners of objects about problems, in Events.
 type notices struct {
 	recorder Recorder
-	// budget is that of the Events of a namespace, and minWait the minimum pause while it is used up.
+	// budget limits the Events of each namespace. A namespace that has used it up pauses for at least minWait.
 	budget  *budget.Budget
 	minWait time.Duration
 	log     zerolog.Logger

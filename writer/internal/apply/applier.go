@@ -41,7 +41,7 @@ type Config struct {
 	Decoder plan.Decoder
 	// Protected has the namespaces that are never served.
 	Protected []string
-	// Limits are those of the queue.
+	// Limits of the queue.
 	Limits Limits
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config

@@ -48,7 +48,7 @@ type share struct {
 	messages, bytes int
 	// took is how long its last result took.
 	took time.Duration
-	// busy is the number of its objects that are worked on, and turns has those that wait.
+	// busy counts the objects in work, and turns has a channel for each object that waits.
 	busy  int
 	turns []chan struct{}
 }

@@ -40,7 +40,7 @@ type model struct {
 	reading chan struct{}
 	next    time.Time
 	last    reading
-	// objects are those of the last successful reading of Kubernetes, if it is read.
+	// objects has the ConfigMaps of the last successful read of Kubernetes (nil: the console does not read it).
 	objects     keys.Objects
 	nextObjects time.Time
 }

@@ -156,8 +156,8 @@ func (t *TimerCounts) Add(at, now time.Time) {
 	}
 }
 
-// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each. The errors are
-// those of ReadOverview.
+// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each. It returns the
+// same errors as ReadOverview.
 func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) error {
 	o.Consumers, o.Blocked = nil, ""
 	for _, c := range []struct{ stream, name string }{

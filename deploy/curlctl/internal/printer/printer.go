@@ -95,7 +95,7 @@ func (p *Printer) Progress(verb string, all int) func(done int) {
 	}
 }
 
-// Table names the columns of a list, separated by "|". Only -o wide has those of Wide.
+// Table names the columns of a list, separated by "|". Only -o wide shows the columns of Wide.
 type Table struct{ Columns, Wide string }
 
 // Row is one item of a list.
