@@ -29,6 +29,9 @@ import (
 //go:embed admission.yaml
 var admissionManifest string
 
+// brokenWrites are the kinds of objects of breakWrites, and the first part of their names.
+var brokenWrites = []string{"broken", "hanging", "stripped", "large"}
+
 // breakWrites creates n objects in the tenant's namespace. A webhook hangs for some and returns a patch that does
 // not apply for others, a policy removes curl-status, and the rest have too much metadata for their bodies.
 func breakWrites(ctx context.Context, a *hostile.Tenant, n int) {
@@ -78,14 +81,13 @@ func breakWrites(ctx context.Context, a *hostile.Tenant, n int) {
 	}).ShouldNot(Succeed())
 	Eventually(status).WithArguments("stripped-probe").Should(BeEmpty())
 
-	kinds := []string{"broken", "hanging", "stripped", "large"}
 	pages := map[string]string{}
-	for _, kind := range kinds {
+	for _, kind := range brokenWrites {
 		pages[kind] = a.Origin.Page("/" + kind).Says(kind).URL()
 	}
 	a.Origin.Page("/large").Says(strings.Repeat("x", 900_000))
 	for i := range n {
-		kind := kinds[i%len(kinds)]
+		kind := brokenWrites[i%len(brokenWrites)]
 		a.Create(ctx, fmt.Sprintf("%s-%d", kind, i), world.Asking("mydata="+pages[kind]), func(o *corev1.ConfigMap) {
 			for n := range 4_800 {
 				if kind == "large" {
