@@ -15,10 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// maxValidatorBytes is the maximum length of a stored ETag or Last-Modified. The server chooses
-// them; without one the next fetch is unconditional.
-const maxValidatorBytes = 256
-
 // maxTextBytes is the maximum length of a text of an entry. URLs and Events are shorter.
 const maxTextBytes = 4 << 10
 
@@ -33,10 +29,6 @@ type Entry struct {
 	// FetchedAt is when the body last changed, to the second. It is also written as changedAt, the
 	// better name.
 	FetchedAt time.Time `json:"fetchedAt,omitzero"`
-	// ETag of the response (RFC 9110 section 8.8.3).
-	ETag string `json:"etag,omitempty"`
-	// LastModified of the response (RFC 9110 section 8.8.2).
-	LastModified string `json:"lastModified,omitempty"`
 	// Rules is the digest of the rules and the selection that the body passed (empty: none).
 	Rules string `json:"rules,omitempty"`
 	// Binary reports that the body is in binaryData.
@@ -107,8 +99,7 @@ func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object !=
 // key has that body.
 func (e Entry) Body() Entry {
 	return Entry{
-		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt,
-		ETag: e.ETag, LastModified: e.LastModified, Binary: e.Binary, Rules: e.Rules,
+		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt, Binary: e.Binary, Rules: e.Rules,
 	}
 }
 
@@ -140,14 +131,11 @@ func (e Entry) FailingURL() string {
 	return e.URL
 }
 
-// normal returns e in its written form: times in UTC to the second, only validators that may be
-// sent, and no ErrorURL that repeats URL.
+// normal returns e in its written form: times in UTC to the second, and no ErrorURL that repeats URL.
 func (e Entry) normal() Entry {
 	e.FetchedAt = seconds(e.FetchedAt)
 	e.Since = seconds(e.Since)
 	e.Annotation = asker(e.Annotation)
-	e.ETag = validator(e.ETag)
-	e.LastModified = validator(e.LastModified)
 	if e.Explanation != nil {
 		why := *e.Explanation
 		why.NextTry = seconds(why.NextTry)
@@ -187,15 +175,6 @@ func (e Entry) check() error {
 func outOfRange(t time.Time) bool {
 	year := t.UTC().Year()
 	return year < 1 || year > 9999
-}
-
-// validator returns text if it is short enough to store and valid in a request header, else "".
-func validator(text string) string {
-	outside := func(c rune) bool { return c < ' ' || c > '~' }
-	if len(text) > maxValidatorBytes || strings.IndexFunc(text, outside) >= 0 {
-		return ""
-	}
-	return text
 }
 
 // asker returns the name of an annotation, or "" if no annotation can have that name.

@@ -41,7 +41,7 @@ func reporting(keys ...string) string {
 	s := status.Status{Keys: map[string]status.Entry{"exists": {Error: "KeyExists"}}}
 	for _, key := range keys {
 		s.Keys[key] = status.Entry{
-			URL: `https://a.example.com/"theirs":{"url":"x","sha256":"` + digest + `"}?{}`, SHA256: digest, Size: 7, ETag: `"x"`,
+			URL: `https://a.example.com/"theirs":{"url":"x","sha256":"` + digest + `"}?{}`, SHA256: digest, Size: 7,
 			Fence: status.Fence{Epoch: 1, Seq: 7},
 		}
 	}

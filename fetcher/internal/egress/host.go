@@ -9,15 +9,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// dnsLabel matches a label of 1 to 63 characters (RFC 1035 section 2.3.4).
-const dnsLabel = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
-
-var (
-	dnsName = regexp.MustCompile(`^` + dnsLabel + `(?:\.` + dnsLabel + `)*$`)
-	// endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a
-	// number").
-	endsInNumber = regexp.MustCompile(`(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$`)
-)
+// endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a
+// number").
+var endsInNumber = regexp.MustCompile(`(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$`)
 
 // reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762
 // (local), ICANN's private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC
@@ -45,7 +39,7 @@ func parseHost(s string) (host, error) {
 		return host{name: addr.String(), addr: addr}, nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(s, "."))
-	if len(name) > weburl.MaxHostBytes || !dnsName.MatchString(name) || endsInNumber.MatchString(name) {
+	if !weburl.HostName(name) || endsInNumber.MatchString(name) {
 		return host{}, &DeniedError{Rule: RuleHost}
 	}
 	return host{name: name}, nil

@@ -28,6 +28,9 @@ const (
 	maxLabelBytes = 4 * 63
 )
 
+// label matches 1 to 63 letters, digits and inner hyphens (RFC 1035 section 2.3.4).
+const label = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
+
 // Mistakes in a URL for which there is specific advice.
 const (
 	BadScheme  = "the scheme must be http or https"
@@ -52,9 +55,8 @@ var (
 	quoted = regexp.MustCompile("^\\\\?[\"'`<(\u2018-\u201f\u00ab]|[\"`\u201c\u201d\u00bb]$")
 	// lonePercent matches a percent sign in a path that begins no escape.
 	lonePercent = regexp.MustCompile(`^[^?]*%(?:[^0-9A-Fa-f]|[0-9A-Fa-f](?:[^0-9A-Fa-f]|$)|$)`)
-	// hostName matches possible DNS names: labels of letters, digits and hyphens, none of them empty
-	// except the root.
-	hostName = regexp.MustCompile(`^(?:[a-z0-9-]{1,63}\.)*[a-z0-9-]{1,63}\.?$`)
+	// hostName matches a DNS name, but does not limit its length.
+	hostName = regexp.MustCompile(`^(?:` + label + `\.)*` + label + `$`)
 	// interfaceName matches the name of a network interface.
 	interfaceName = regexp.MustCompile(`^[-_.A-Za-z0-9]+$`)
 	// reference matches every text: scheme, authority, path and query (RFC 3986 appendix B).
@@ -197,11 +199,15 @@ func canonicalName(name string) (canonical, wrong string) {
 		return "", "the host contains " + odd[:1]
 	case strings.Contains(canonical, "_"):
 		return "", Underscore
-	case len(strings.TrimSuffix(canonical, ".")) > MaxHostBytes || !hostName.MatchString(canonical):
+	case !HostName(strings.TrimSuffix(canonical, ".")):
 		return "", "the host is not a host name"
 	}
 	return canonical, ""
 }
+
+// HostName reports whether text is a DNS name in lower case without a final dot. An IPv4 address has that
+// form, too.
+func HostName(text string) bool { return len(text) <= MaxHostBytes && hostName.MatchString(text) }
 
 // dot reports whether a character separates labels (RFC 3490 section 3.1).
 func dot(r rune) bool { return strings.ContainsRune(".\u3002\uff0e\uff61", r) }

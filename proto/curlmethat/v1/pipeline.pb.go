@@ -1231,10 +1231,6 @@ type Content struct {
 	Body []byte `protobuf:"bytes,1,opt,name=body,proto3" json:"body,omitempty"`
 	// Its digest, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// ETag of the response (RFC 9110 section 8.8.3).
-	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Last-Modified of the response (RFC 9110 section 8.8.2).
-	LastModified string `protobuf:"bytes,4,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
 	// Digest of the rules and the selection that the body passed; empty: none.
 	Rules         string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1281,20 +1277,6 @@ func (x *Content) GetBody() []byte {
 func (x *Content) GetSha256() string {
 	if x != nil {
 		return x.Sha256
-	}
-	return ""
-}
-
-func (x *Content) GetEtag() string {
-	if x != nil {
-		return x.Etag
-	}
-	return ""
-}
-
-func (x *Content) GetLastModified() string {
-	if x != nil {
-		return x.LastModified
 	}
 	return ""
 }
@@ -1925,13 +1907,11 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"unmodified\x122\n" +
 	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x128\n" +
 	"\treconcile\x18\x0e \x01(\v2\x18.curlmethat.v1.ReconcileH\x00R\treconcileB\t\n" +
-	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"\x84\x01\n" +
+	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"l\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\x12#\n" +
-	"\rlast_modified\x18\x04 \x01(\tR\flastModified\x12\x14\n" +
-	"\x05rules\x18\x05 \x01(\tR\x05rules\"$\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x14\n" +
+	"\x05rules\x18\x05 \x01(\tR\x05rulesJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x04etagR\rlast_modified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x9d\x05\n" +

@@ -24,7 +24,6 @@ type Entries struct {
 type packed struct {
 	key, url  string
 	sha256    [32]byte
-	validator string // ETag, a line feed and Last-Modified, neither of which has one
 	size      int64
 	fetchedAt int64
 	fence     status.Fence
@@ -50,7 +49,7 @@ const (
 )
 
 // EntriesOf packs a status. URLs share memory with equal ones of urls, if set. Then, if texts are too long, those of
-// the last keys are dropped: the next GET is unconditional, and of a URL only matters that it is not the requested one.
+// the last keys are dropped, and of a URL only matters that it is not the requested one.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}
@@ -61,7 +60,7 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 		if urls != nil {
 			url, _ := urls(key)
 			why := entry.Why()
-			texts += len(entry.ETag) + len(entry.LastModified) + len(why.Message) + len(why.WaitsFor)
+			texts += len(why.Message) + len(why.WaitsFor)
 			for _, u := range []*string{&entry.URL, &entry.ErrorURL} {
 				if *u == url {
 					*u = url // of the annotation
@@ -70,7 +69,7 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 				}
 			}
 			if texts > maxTexts {
-				entry.ETag, entry.LastModified, entry.Explanation = "", "", nil
+				entry.Explanation = nil
 			}
 		}
 		byKey = append(byKey, pack(key, entry))
@@ -125,9 +124,6 @@ func pack(key string, e status.Entry) packed {
 		written: e.Written(), binary: e.Binary, marked: len(e.Object) == len(packed{}.object),
 	}
 	_, _ = hex.Decode(p.sha256[:], []byte(e.SHA256)) // status.Parse has validated it
-	if e.ETag != "" || e.LastModified != "" {
-		p.validator = e.ETag + "\n" + e.LastModified
-	}
 	other := rare{
 		failure: e.Error, url: e.ErrorURL, drift: e.Drift, object: e.Object, rules: e.Rules,
 		annotation: unique.Make(e.Annotation).Value(), since: e.Since.Unix(), attempts: e.Attempts, gaveUp: e.GaveUp,
@@ -147,7 +143,6 @@ func (p *packed) entry() status.Entry {
 	e := status.Entry{
 		URL: p.url, Size: p.size, FetchedAt: time.Unix(p.fetchedAt, 0).UTC(), Binary: p.binary, Fence: p.fence,
 	}
-	e.ETag, e.LastModified, _ = strings.Cut(p.validator, "\n")
 	if p.written {
 		e.SHA256 = hex.EncodeToString(p.sha256[:])
 	}

@@ -18,9 +18,8 @@ func TestEntriesEqualTheStatus(t *testing.T) {
 	at := time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC)
 	digest := strings.Repeat("0af1", 16)
 	whole := status.Entry{
-		URL: "https://a.example/x", SHA256: digest, Size: 7, FetchedAt: at, ETag: `W/"a b"`,
-		LastModified: "Sun, 22 Nov 2026 15:00:00 GMT",
-		Binary:       true, Error: "Timeout", ErrorURL: "https://a.example/y", Since: at.Add(time.Hour), Attempts: 3,
+		URL: "https://a.example/x", SHA256: digest, Size: 7, FetchedAt: at,
+		Binary: true, Error: "Timeout", ErrorURL: "https://a.example/y", Since: at.Add(time.Hour), Attempts: 3,
 		GaveUp: true,
 		Drift:  "none", Object: "12345678", Fence: status.Fence{Epoch: 5, Seq: 6},
 	}
@@ -30,7 +29,6 @@ func TestEntriesEqualTheStatus(t *testing.T) {
 		"recovered":         {URL: whole.URL, SHA256: digest, Since: at},
 		"never written":     {Error: "DNSError", Since: at, Attempts: 1},
 		"copied, short uid": {SHA256: digest, Object: "uid"},
-		"only modified":     {SHA256: digest, LastModified: whole.LastModified},
 		"before 1970":       {SHA256: digest, FetchedAt: time.Unix(-1, 0).UTC()},
 		"explained": {
 			Error: "BadStatus", GaveUp: true,

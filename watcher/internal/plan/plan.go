@@ -246,7 +246,7 @@ func (m *planner) exists(key, sentence string) {
 // satisfied handles a key that holds the requested body. A missing want is published with the
 // cached body, which only starts the refresh timer.
 func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
-	cached := &v1.Cached{Sha256: entry.SHA256, Etag: entry.ETag, LastModified: entry.LastModified}
+	cached := &v1.Cached{Sha256: entry.SHA256}
 	switch {
 	case !have:
 		w.Cached = cached

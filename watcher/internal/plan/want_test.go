@@ -37,7 +37,7 @@ func TestFieldsOfAWant(t *testing.T) {
 		return func(c *call) { change(&c.object.Request) }
 	}
 	asked := timestamppb.New(seen)
-	held := status.Status{Keys: map[string]status.Entry{"k": *written(modified)}}
+	held := status.Status{Keys: map[string]status.Entry{"k": *written()}}
 	for name, tt := range map[string]struct {
 		call
 		want *v1.Want
@@ -61,9 +61,9 @@ func TestFieldsOfAWant(t *testing.T) {
 			about(none, nil, wanted(resolved), delivered),
 			base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" }),
 		},
-		"in sync": {about(ours, written(modified), nil, delivered), base(func(w *v1.Want) {
+		"in sync": {about(ours, written(), nil, delivered), base(func(w *v1.Want) {
 			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()
-			w.Cached = &v1.Cached{Sha256: sum, Etag: "etag", LastModified: "yesterday"}
+			w.Cached = &v1.Cached{Sha256: sum}
 		})},
 	} {
 		p := plan.Make(tt.object, tt.wants, epoch)
@@ -71,8 +71,6 @@ func TestFieldsOfAWant(t *testing.T) {
 		NewWithT(t).Expect(proto.Equal(p.Publish[0].Want, tt.want)).To(BeTrue(), "%s: %v", name, p.Publish)
 	}
 }
-
-func modified(e *status.Entry) { e.LastModified = "yesterday" }
 
 // The writer reads the rest itself.
 func TestReconcileNamesTheObject(t *testing.T) {

@@ -54,8 +54,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
-		ETag: c.GetEtag(), LastModified: c.GetLastModified(), Binary: binary,
-		Drift: drift, Fence: i.Fence, Rules: rules,
+		Binary: binary, Drift: drift, Fence: i.Fence, Rules: rules,
 	}
 	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
 		next.FetchedAt = entry.FetchedAt

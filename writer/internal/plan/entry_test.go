@@ -43,11 +43,10 @@ func TestEntryOfABody(t *testing.T) {
 		"same body, no time": {ours.noted(from("https://old.example.com", undated)), "b", noon},
 	} {
 		item := content(6, tt.body)
-		item.Result.GetContent().LastModified = "yesterday"
 		binary := strings.HasSuffix(tt.body, "\xff")
 		want := status.Entry{
-			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at, ETag: `"tag"`,
-			LastModified: "yesterday", Binary: binary, Object: "uid-1", Fence: fence(6),
+			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at,
+			Binary: binary, Object: "uid-1", Fence: fence(6),
 		}
 		g := NewWithT(t)
 		got, p := entryAfter(t, tt.object, item)
@@ -174,7 +173,7 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
-// A status that is too long loses validators first, then sizes and explanations, then foreign keys. It keeps
+// A status that is too long loses sizes and explanations first, then foreign keys. It keeps
 // fences and digests.
 func TestALongStatusIsShortened(t *testing.T) {
 	occupied := failing(status.Entry{}, "KeyExists")
@@ -196,8 +195,6 @@ func TestALongStatusIsShortened(t *testing.T) {
 			state = "without others"
 		case mine.Size == 0:
 			state = "without sizes"
-		case mine.ETag == "":
-			state = "without validators"
 		}
 		NewWithT(t).Expect(s.Keys).To(And(HaveKeyWithValue(theKey, HaveField("Fence", fence(6))),
 			HaveKeyWithValue("taken", HaveField("Written()", true)), HaveKeyWithValue("well", HaveField("Written()", true)),
@@ -211,7 +208,7 @@ func TestALongStatusIsShortened(t *testing.T) {
 		}
 		lengths[state], lengths["last"] = len(p.Status), len(p.Status)
 	}
-	NewWithT(t).Expect(lengths).To(HaveLen(5), "states")
+	NewWithT(t).Expect(lengths).To(HaveLen(4), "states")
 }
 
 const page = "<!DOCTYPE html><title>Sign in</title>"

@@ -251,7 +251,7 @@ func result(seq uint64, change func(*v1.Result)) plan.Item {
 
 func content(seq uint64, body string) plan.Item {
 	return result(seq, func(r *v1.Result) {
-		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: digest(body), Etag: `"tag"`}}
+		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: digest(body)}}
 	})
 }
 

@@ -14,7 +14,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,9 +115,6 @@ func compile(s *corev1.Secret, served map[string]string) ([]headerfile.Entry, er
 	return entries, nil
 }
 
-// hostName matches a DNS name in lower case.
-var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
 // at returns an entry with the host and path of a URL, or false if the URL is invalid.
 func at(e headerfile.Entry, raw string) (headerfile.Entry, bool) {
 	u, err := url.Parse(raw)
@@ -128,7 +124,7 @@ func at(e headerfile.Entry, raw string) (headerfile.Entry, bool) {
 	}
 	port := 443
 	e.Host = strings.ToLower(u.Hostname())
-	if len(e.Host) > 253 || !hostName.MatchString(e.Host) || strings.HasSuffix(u.Host, ":") {
+	if !weburl.HostName(e.Host) || strings.HasSuffix(u.Host, ":") {
 		return e, false
 	}
 	if u.Port() != "" {
