@@ -115,8 +115,13 @@ func TestMistakes(t *testing.T) {
 		"size(json) + heldSize": "expected a boolean, column 12",
 		"nobody == 1": "nobody is unknown (use body, json, heldSize, now, certs and the standard functions of CEL), " +
 			"column 1",
-		"startsWith('a')":           "startsWith needs a text before it, as in body.startsWith('…'), column 11",
-		"size(body) > '1'":          "'>' does not take (int, string), column 12",
+		"startsWith('a')":        "startsWith takes two texts; write it as in body.startsWith('…'), column 11",
+		"heldSize.contains('a')": "contains takes two texts; write it as in body.contains('…'), column 18",
+		"size(1) > 1":            "'size' does not take (int); write it as in size(body), column 5",
+		"json.all(x > 1)":        "all takes a name and an expression, as in json.all(x, x > 0), column 9",
+		"true ? 1 : 'a'":         "both results of '? :' must have the same type, column 6",
+		"now - '1h' > now": "'-' does not take timestamp and string; convert one, as in int(…), double(…), string(…), " +
+			"timestamp(…) or duration('1h'), column 5",
 		"json.a = 1":                "'=' is not expected, column 8",
 		"json.a and true":           "'and' is not expected, column 8",
 		"json['a'":                  "the expression is incomplete, column 9",
