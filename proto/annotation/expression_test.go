@@ -107,8 +107,8 @@ func TestIntervalsByKey(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		"10m 5m":    "annotation curl-refresh value '10m 5m' has two intervals for the same key",
-		"a=1m a=2m": "annotation curl-refresh value 'a=1m a=2m' has two intervals for the same key",
+		"10m 5m":    "annotation curl-refresh value '5m' is a second interval for the same key",
+		"a=1m a=2m": "annotation curl-refresh value 'a=2m' is a second interval for the same key",
 		"a=soon":    "annotation curl-refresh value 'a=soon' is not a duration such as 10m",
 	} {
 		if _, err := grammar(t).Parse(with(annotation.RefreshName, value)); err == nil ||

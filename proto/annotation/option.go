@@ -38,12 +38,12 @@ func (g *Grammar) refresh(value string, request *Request) error {
 		interval, err := duration.Parse(text)
 		switch {
 		case err != nil || interval < 0:
-			return invalidOption(RefreshName, value, "is not a duration such as 10m")
+			return invalidOption(RefreshName, word(value, field), "is not a duration such as 10m")
 		case keyed && !request.Names(key):
 			request.orphan(RefreshName, "", quotable(key))
 			continue
 		case seen[key]:
-			return invalidOption(RefreshName, value, "has two intervals for the same key")
+			return invalidOption(RefreshName, word(value, field), "is a second interval for the same key")
 		}
 		seen[key] = true
 		allowed := g.allowed(key, text, interval, request)
@@ -94,21 +94,25 @@ func digests(value string, request Request) (map[string]string, error) {
 	}
 	all := make(map[string]string)
 	fields, excess := split(value)
-	malformed := excess != ""
+	malformed := ""
+	if excess != "" {
+		malformed = value
+	}
 	for _, field := range fields {
 		key, digest, found := strings.Cut(field, "=")
 		raw, err := hex.DecodeString(digest)
-		if !found || keyRule(key) != "" || all[key] != "" || err != nil || len(raw) != sha256.Size {
-			malformed = true
+		wrong := !found || keyRule(key) != "" || all[key] != "" || err != nil || len(raw) != sha256.Size
+		if wrong && malformed == "" {
+			malformed = word(value, field)
 		}
 		all[key] = strings.ToLower(digest)
 	}
-	if malformed {
-		return nil, invalidOption(SHA256Name, value, "does not match expected format key=<64 hexadecimal digits>")
+	if malformed != "" {
+		return nil, invalidOption(SHA256Name, malformed, "does not match expected format key=<64 hexadecimal digits>")
 	}
-	for key := range all {
+	for key, digest := range all {
 		if !request.Names(key) {
-			return nil, invalidOption(SHA256Name, value, "has a digest for key "+key+", which is not requested")
+			return nil, invalidOption(SHA256Name, word(value, key+"="+digest), "has a digest for key "+key+", which is not requested")
 		}
 	}
 	return all, nil

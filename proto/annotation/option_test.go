@@ -96,6 +96,9 @@ func TestOptionRefused(t *testing.T) {
 	)
 	tooLong := strings.Repeat("x", annotation.MaxValueBytes+1)
 	for _, c := range []struct{ name, value, wrong string }{
+		{refresh, "1h [a=5min] b=10m", notDuration},
+		{refresh, "10m [1h]", "is a second interval for the same key"},
+		{sha256, "b=" + digest + " [a=abc]", notDigests},
 		{refresh, "abc", notDuration},
 		{refresh, "-10m", notDuration},
 		{annotation.SuspendName, "maybe", "is not true or false"},
@@ -104,13 +107,16 @@ func TestOptionRefused(t *testing.T) {
 		{sha256, "a=abc", notDigests},
 		{sha256, "a=" + digest + "00", notDigests},
 		{sha256, "a=" + digest + "0", notDigests},
-		{sha256, "a=" + digest + " a=" + digest, notDigests},
+		{sha256, "a=" + digest + " [a=" + digest + "]", notDigests},
 		{sha256, "a/b=" + digest, notDigests},
 		{sha256, tooLong, notDigests},
-		{sha256, "c=" + digest, "has a digest for key c, which is not requested"},
+		{sha256, "a=" + digest + " [c=" + digest + "]", "has a digest for key c, which is not requested"},
 	} {
-		request, err := grammar(t).Parse(with(c.name, c.value))
+		request, err := grammar(t).Parse(with(c.name, strings.NewReplacer("[", "", "]", "").Replace(c.value)))
 		shown := c.value
+		if _, word, found := strings.Cut(shown, "["); found { // what the message quotes
+			shown = strings.Split(word, "]")[0]
+		}
 		if shown == tooLong {
 			shown = "…"
 		}

@@ -43,6 +43,15 @@ func quotablePart(value string) string {
 	return quotable(value)
 }
 
+// word returns the part of the value of an option that a message quotes: one field, or the whole value if the end of
+// a secret in it may be unclear.
+func word(value, field string) string {
+	if strings.ContainsAny(value, "?#@") {
+		return value
+	}
+	return field
+}
+
 // parts returns value on one line, cut before each pair.
 func parts(value string) (all []string) {
 	line := strings.Map(func(r rune) rune {

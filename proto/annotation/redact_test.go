@@ -62,6 +62,13 @@ func TestOnlyTheBadPartIsShown(t *testing.T) {
 	}
 }
 
+func TestAWordWithPartOfASecretIsNotShown(t *testing.T) {
+	_, err := grammar(t).Parse(with(annotation.RefreshName, "1h a=https://user:sec ret@example.com"))
+	if err == nil || err.Error() != "annotation curl-refresh value '1h a=…' is not a duration such as 10m"+blocked {
+		t.Error(err)
+	}
+}
+
 func TestErrorTextIsCut(t *testing.T) {
 	shown := func(value string) string {
 		_, err := grammar(t).Parse(ask(value))
