@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("A hook", func() {
-	It("has the new data written within 100 ms", func(ctx SpecContext) {
+	It("has the new data written within 100 ms, with one GET for two replicas", func(ctx SpecContext) {
 		const n, secret = 20, "0123456789abcdef"
 		w := env.World(ctx, world.Options{})
 		dir := GinkgoT().TempDir()
@@ -36,15 +36,17 @@ var _ = Describe("A hook", func() {
 		}
 		file += "- {name: none, url: \"https://none.example.com/\", kind: hmac, secretFile: secret}\n"
 		Expect(os.WriteFile(filepath.Join(dir, "hooks.yaml"), []byte(file), 0o600)).To(Succeed())
-		address := env.FreeAddress()
-		p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: []string{
-			"hooks", "--config=" + filepath.Join(dir, "hooks.yaml"), "--hooks-listen=" + address,
-			"--nats-url=" + w.Broker(),
-		}}))
-		DeferCleanup(p.Kill)
+		replicas := []string{env.FreeAddress(), env.FreeAddress()}
+		for _, address := range replicas {
+			p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: []string{
+				"hooks", "--config=" + filepath.Join(dir, "hooks.yaml"), "--hooks-listen=" + address,
+				"--nats-url=" + w.Broker(),
+			}}))
+			DeferCleanup(p.Kill)
+		}
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte("{}"))
-		send := func(name string) int {
+		send := func(address, name string) int {
 			r := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/hooks/"+name,
 				strings.NewReader("{}")))
 			r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
@@ -55,19 +57,29 @@ var _ = Describe("A hook", func() {
 			_ = response.Body.Close()
 			return response.StatusCode
 		}
-		Eventually(func() int { return send("none") }).WithContext(ctx).Should(Equal(http.StatusNoContent))
+		for _, address := range replicas {
+			Eventually(send).WithContext(ctx).WithArguments(address, "none").Should(Equal(http.StatusNoContent))
+		}
 		w.EventuallyQuiet(ctx)
 
 		var took []time.Duration
+		gets := 0
 		for name, cm := range keys {
 			page := pages[name].Says("new")
-			hits, began := page.Hits(), time.Now()
-			Expect(send(name)).To(Equal(http.StatusAccepted))
+			gets -= page.Hits()
+			began := time.Now()
+			for _, address := range replicas {
+				Expect(send(address, name)).To(Equal(http.StatusAccepted))
+			}
 			Eventually(func() string { return cm.Get(ctx).Data["mydata"] }).WithContext(ctx).
 				WithPolling(2 * time.Millisecond).Should(Equal("new"))
 			took = append(took, time.Since(began))
-			Expect(page.Hits()).To(Equal(hits + 1))
 		}
+		w.EventuallyQuiet(ctx)
+		for _, page := range pages {
+			gets += page.Hits()
+		}
+		Expect(gets).To(Or(Equal(n), Equal(n+1)), "a pair of hooks may fall into two windows of 10 s")
 		slices.Sort(took)
 		AddReportEntry("from the hook to the data", fmt.Sprint(took))
 		Expect(took[n/2]).To(BeNumerically("<=", 100*time.Millisecond))
