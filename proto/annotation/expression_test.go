@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -117,7 +118,7 @@ func TestIntervalsByKey(t *testing.T) {
 		}
 	}
 	request, _ := grammar(t).Parse(with(annotation.RefreshName, "1h a=1m"))
-	request, _ = annotation.Bound{Stretch: 4}.Apply("ns", request, nil)
+	request, _ = annotation.Bounded(&v1.Bound{Stretch: 4}, "ns", request, nil)
 	if request.Interval("a") != 4*time.Minute || request.Interval("b") != 4*time.Hour {
 		t.Errorf("the intervals are %v and %v", request.Interval("a"), request.Interval("b"))
 	}

@@ -177,18 +177,6 @@ func (s Status) String() string {
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// Own returns the status annotation for the want of a key: text if no other key has an entry.
-// Otherwise it is empty, because every want of the object would repeat the entries of all keys, and
-// readFirst tells the writer to read the object before it writes the annotation.
-func (s Status) Own(key, text string) (own string, readFirst bool) {
-	for other := range s.Keys {
-		if other != key {
-			return "", true
-		}
-	}
-	return text, false
-}
-
 // elsewhere is the Entry.Object of an entry that another installation wrote: its fence is of another stream.
 const elsewhere = "elsewhere"
 

@@ -65,31 +65,6 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-func TestOwn(t *testing.T) {
-	for name, c := range map[string]struct {
-		keys      []string
-		readFirst bool
-	}{
-		"no entry":               {},
-		"the key's entry":        {keys: []string{"a"}},
-		"another key's entry":    {keys: []string{"b"}, readFirst: true},
-		"both entries":           {keys: []string{"a", "b"}, readFirst: true},
-		"entries of many others": {keys: []string{"b", "c", "d"}, readFirst: true},
-	} {
-		s := status.Status{Keys: map[string]status.Entry{}}
-		for _, key := range c.keys {
-			s.Keys[key] = full()
-		}
-		want := s.String()
-		if c.readFirst {
-			want = ""
-		}
-		if own, readFirst := s.Own("a", s.String()); own != want || readFirst != c.readFirst {
-			t.Errorf("%s: got %d bytes, %t", name, len(own), readFirst)
-		}
-	}
-}
-
 func TestStringNormalises(t *testing.T) {
 	local := time.FixedZone("somewhere", 3600)
 	s := status.Status{Keys: map[string]status.Entry{"a": {
@@ -276,10 +251,6 @@ func TestProblem(t *testing.T) {
 	odd, err := status.Parse(`{"*":{"error":"x","since":"2026-01-03T01:00:00.5+01:00"}}`)
 	if err != nil || odd.String() != `{"*":{"error":"Unknown","since":"2026-01-03T00:00:00Z"}}` {
 		t.Errorf("got %s, %v", odd, err)
-	}
-	alone := status.Status{Problem: s.Problem}
-	if own, readFirst := alone.Own("a", alone.String()); own == "" || own != alone.String() || readFirst {
-		t.Errorf("a want carries %q, read first %v", own, readFirst)
 	}
 	for _, odd := range []string{
 		`{"*":7}`, `{"*":{}}`, `{"*":{"error":"x","since":"never"}}`,

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -26,7 +27,7 @@ type Object struct {
 	// checked has the checked request if Checked was called. Copies share it.
 	checked *atomic.Pointer[annotation.Request]
 	// Bound has the limits of the namespace that apply to the object (nil: none).
-	Bound *annotation.Bound
+	Bound *v1.Bound
 	// Created is the creation time of the object, in seconds.
 	Created int64
 	Status  Entries

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
@@ -100,21 +101,21 @@ func (q *Quota) get(name types.NamespacedName, checked func(*Object) *Object) *O
 	if !exceeds {
 		return o
 	}
-	bound := annotation.Bound{}
+	bound := &v1.Bound{}
 	switch {
 	case d.excludes(o):
-		bound.Keys = q.limits.Keys
+		bound.Keys = uint32(q.limits.Keys)
 	case d.stretch > 0 && o.Request.Refreshes():
-		bound.Stretch = d.stretch
+		bound.Stretch = uint32(d.stretch)
 		if d.reporter == o.UID {
-			bound.Refreshes, bound.Refreshed = q.limits.Refreshes, d.reported
+			bound.Refreshes, bound.Refreshed = uint32(q.limits.Refreshes), uint32(d.reported)
 		}
 	default:
 		return o
 	}
 	bounded := *o
-	bounded.Bound = &bound
-	bounded.Request, bounded.Invalid = bound.Apply(o.Namespace, o.Request, o.Invalid)
+	bounded.Bound = bound
+	bounded.Request, bounded.Invalid = annotation.Bounded(bound, o.Namespace, o.Request, o.Invalid)
 	return &bounded
 }
 

@@ -358,10 +358,12 @@ func (m *planner) unproven(key string) bool {
 // carryStatus adds the key's status entry if it is the only one; otherwise the wants of a large
 // object would all repeat the whole status.
 func (m *planner) carryStatus(w *v1.Want) {
-	own, readFirst := "", m.object.Status.Len() > 1 || m.object.Others != nil
+	own, readFirst := "", m.object.Others != nil
+	for key := range m.object.Status.Keys() {
+		readFirst = readFirst || key != w.GetKey()
+	}
 	if !readFirst {
-		written := m.object.Status.Status()
-		own, readFirst = written.Own(w.GetKey(), written.String())
+		own = m.object.Status.Status().String()
 	}
 	if len(own) > maxStatusBytes {
 		own, readFirst = "", true
@@ -393,19 +395,12 @@ func (m *planner) fence(key string) status.Fence {
 // Reconcile returns the message that makes the writer reconcile an object with its annotations. With
 // remove, the writer also removes keys that are no longer requested.
 func Reconcile(o *annotated.Object, remove bool) *v1.Result {
-	reconcile := &v1.Reconcile{Remove: remove}
-	if b := o.Bound; b != nil {
-		reconcile.Bound = &v1.Bound{
-			Keys: uint32(b.Keys), Stretch: uint32(b.Stretch), Refreshes: uint32(b.Refreshes),
-			Refreshed: uint32(b.Refreshed),
-		}
-	}
 	return &v1.Result{
 		Want: &v1.Want{
 			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID),
 			ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
-		Outcome:    &v1.Result_Reconcile{Reconcile: reconcile},
+		Outcome:    &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove, Bound: o.Bound}},
 	}
 }

@@ -83,12 +83,8 @@ func (b *builder) keptNote(key string) string {
 // explainAnnotations puts the problem or limit of the annotations into the status, and reports whether it has
 // changed.
 func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
-	by := i.Result.GetReconcile().GetBound()
-	bound := annotation.Bound{
-		Keys: int(by.GetKeys()), Stretch: int(by.GetStretch()),
-		Refreshes: int(by.GetRefreshes()), Refreshed: int(by.GetRefreshed()),
-	}
-	request, err := bound.Apply(i.Result.GetWant().GetNamespace(), request, b.object.Invalid)
+	want := i.Result.GetWant()
+	request, err := annotation.Bounded(i.Result.GetReconcile().GetBound(), want.GetNamespace(), request, b.object.Invalid)
 	text, was := request.Problem(err), b.status.Problem
 	switch {
 	case text == "" && was == nil, was != nil && was.Message == text, b.object.Others.Problem != nil:
