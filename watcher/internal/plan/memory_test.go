@@ -19,7 +19,7 @@ import (
 )
 
 // maxKeyBytes is the maximum memory of a key that is alone in its object.
-const maxKeyBytes = 1200
+const maxKeyBytes = 1300
 
 func TestAKeyTakesLittleMemory(t *testing.T) {
 	const objects = 20_000
