@@ -1,14 +1,12 @@
 package informer
 
 import (
-	"net"
-	"time"
-
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/connrotation"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Clients connect a program to the API server. Watches have their own connections, which can be closed when a watch is
@@ -27,8 +25,8 @@ type Clients struct {
 
 // Connect creates the clients without sending a request.
 func Connect(cluster *rest.Config) (*Clients, error) {
-	watching, closeWatching := closable(cluster)
-	writing, closeWriting := closable(cluster)
+	watching, closeWatching := kube.Closable(cluster)
+	writing, closeWriting := kube.Closable(cluster)
 	c := &Clients{
 		Watching: watching, Writing: writing, Redial: closeWatching,
 		Close: func() { closeWatching(); closeWriting() },
@@ -42,16 +40,4 @@ func Connect(cluster *rest.Config) (*Clients, error) {
 	}
 	c.Leases, err = coordinationv1.NewForConfig(writing)
 	return c, err
-}
-
-// closable returns a copy of a configuration whose connections can be closed. It detects an
-// unavailable API server and dead connections in seconds instead of half a minute.
-func closable(cluster *rest.Config) (own *rest.Config, closeAll func()) {
-	dialer := connrotation.NewDialer((&net.Dialer{
-		Timeout:         5 * time.Second,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 3},
-	}).DialContext)
-	own = rest.CopyConfig(cluster)
-	own.Dial = dialer.DialContext
-	return own, dialer.CloseAll
 }

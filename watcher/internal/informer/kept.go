@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Meta is the metadata that is cached of every object.
@@ -23,7 +25,7 @@ type Meta struct {
 
 // MetaOf returns the Meta of an object.
 func MetaOf(object metav1.Object) Meta {
-	return Meta{NamespacedName: nameOf(object), UID: object.GetUID(), Version: Version(object.GetResourceVersion())}
+	return Meta{NamespacedName: nameOf(object), UID: object.GetUID(), Version: kube.Version(object.GetResourceVersion())}
 }
 
 func (m *Meta) meta() *Meta { return m }
@@ -40,15 +42,6 @@ func (m *Meta) ResourceVersion() string {
 type Kept interface {
 	comparable
 	meta() *Meta
-}
-
-// Version parses a resource version (0: not a number). Versions of one kind can be compared (KEP-5504).
-func Version(text string) uint64 {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // nameOf returns the name of an object and interns its namespace.
@@ -82,7 +75,7 @@ func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], e
 		case trimmed[T]:
 			return o, nil
 		case O:
-			return trimmed[T]{nothing, nameOf(o), Version(o.GetResourceVersion()), read(o)}, nil
+			return trimmed[T]{nothing, nameOf(o), kube.Version(o.GetResourceVersion()), read(o)}, nil
 		}
 		return trimmed[T]{}, fmt.Errorf("read an object: unexpected type %T", object)
 	}
@@ -95,24 +88,24 @@ type liveness struct {
 	latest atomic.Uint64
 }
 
-func (p *liveness) beat() { p.seen.Store(p.now().UnixNano()) }
+func (l *liveness) beat() { l.seen.Store(l.now().UnixNano()) }
 
 // silence returns the time since the last response (0 before the first).
-func (p *liveness) silence() time.Duration {
-	if p.seen.Load() == 0 {
+func (l *liveness) silence() time.Duration {
+	if l.seen.Load() == 0 {
 		return 0
 	}
-	return p.now().Sub(p.last())
+	return l.now().Sub(l.last())
 }
 
-func (p *liveness) last() time.Time { return time.Unix(0, p.seen.Load()) }
+func (l *liveness) last() time.Time { return time.Unix(0, l.seen.Load()) }
 
-func (p *liveness) version() uint64 { return p.latest.Load() }
+func (l *liveness) version() uint64 { return l.latest.Load() }
 
-func (p *liveness) note(version uint64) { p.latest.Store(max(p.latest.Load(), version)) }
+func (l *liveness) note(version uint64) { l.latest.Store(max(l.latest.Load(), version)) }
 
 // reset sets the version of a list, which may be lower.
-func (p *liveness) reset(version uint64) { p.latest.Store(version) }
+func (l *liveness) reset(version uint64) { l.latest.Store(version) }
 
 // Event is a kind of event from a watch.
 type Event string

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // store is filled by the reflector of one namespace.
@@ -76,7 +78,7 @@ func (s store[T]) Replace(list []any, version string) error {
 	s.mu.Lock()
 	s.watched[s.namespace] = len(list)
 	changed := s.replace(listed)
-	s.liveness[s.namespace].reset(Version(version))
+	s.liveness[s.namespace].reset(kube.Version(version))
 	delete(s.waiting, s.namespace)
 	s.checkSynced()
 	s.mu.Unlock()
@@ -111,7 +113,7 @@ func (s store[T]) Bookmark(version string) error {
 	s.noteEvent(Bookmark)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.liveness[s.namespace].note(Version(version))
+	s.liveness[s.namespace].note(kube.Version(version))
 	return nil
 }
 

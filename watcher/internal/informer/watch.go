@@ -175,7 +175,7 @@ func (w *namespaceWatch) restored(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	now := Version(accessor.GetResourceVersion())
+	now := kube.Version(accessor.GetResourceVersion())
 	if now == 0 || now >= latest {
 		return false
 	}

@@ -15,9 +15,9 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
 // Want is the cached part of one key's want.
@@ -82,7 +82,7 @@ func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
 		Forced:    w.GetCause() == v1.Cause_CAUSE_NOW,
-		Version:   informer.Version(w.GetResourceVersion()),
+		Version:   kube.Version(w.GetResourceVersion()),
 		At:        at,
 	}
 }

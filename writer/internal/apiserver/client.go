@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 
@@ -15,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/connrotation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 const (
@@ -29,19 +28,14 @@ const (
 // Client makes the requests of the writer. Requests for metadata return less than a kilobyte
 // instead of the object.
 type Client struct {
-	objects     corev1client.CoreV1Interface
-	connections *connrotation.Dialer
+	objects  corev1client.CoreV1Interface
+	closeAll func()
 }
 
 // NewClient returns a client for the cluster of a configuration.
 func NewClient(config *rest.Config) (*Client, error) {
-	config = rest.CopyConfig(config)
-	dial := config.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	}
-	c := &Client{connections: connrotation.NewDialer(dial)}
-	config.Dial = c.connections.DialContext
+	config, closeAll := kube.Closable(config)
+	c := &Client{closeAll: closeAll}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterErrors{next: next} })
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -59,7 +53,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 func (c *Client) Events() corev1client.EventsGetter { return c.objects }
 
 // Close closes all connections.
-func (c *Client) Close() { c.connections.CloseAll() }
+func (c *Client) Close() { c.closeAll() }
 
 // Probe checks whether the API server and its store are ready. A refusal counts as ready. Without a
 // response it closes all connections: they may be dead after a network outage, and HTTP/2 would
@@ -72,7 +66,7 @@ func (c *Client) Probe(ctx context.Context) error {
 		return nil
 	}
 	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {
-		c.connections.CloseAll()
+		c.closeAll()
 	}
 	return fmt.Errorf("probe API server: %w", err)
 }

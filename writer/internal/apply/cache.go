@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // expiring is a cache of limited size whose entries expire. It only saves requests: with an empty cache the writer
@@ -37,10 +36,4 @@ func (c expiring[K, V]) Drop(key K) { c.entries.Remove(key) }
 type key struct {
 	UID types.UID
 	Key string
-}
-
-// newer reports whether resource version a is known to be newer than b (KEP-5504).
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
 }

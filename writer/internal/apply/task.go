@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -63,7 +64,7 @@ func (t *task) signed() bool {
 func (t *task) covers(version string) bool {
 	for _, item := range t.items {
 		seen := item.Result.GetWant().GetResourceVersion()
-		if seen != "" && seen != version && !newer(version, seen) {
+		if seen != "" && seen != version && kube.Version(version) <= kube.Version(seen) {
 			return false
 		}
 	}
