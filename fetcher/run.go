@@ -96,7 +96,7 @@ func timed(clock *pipeline.Clock, handle pipeline.Handler) pipeline.Handler {
 }
 
 func newGetter(
-	cfg Config, log zerolog.Logger, observe func(get.Phase, time.Duration), onReload func(string, error),
+	cfg Config, log zerolog.Logger, observe func(context.Context, get.Phase, time.Duration), onReload func(string, error),
 ) (*egress.Gate, *get.Client, error) {
 	if proxy := cfg.Get.ProxyHost(); proxy != "" {
 		if _, err := egress.ParsePattern(proxy); err == nil {

@@ -20,9 +20,6 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern(s), nil
 }
 
-// IsExact reports whether the pattern matches one host only.
-func (p Pattern) IsExact() bool { return !strings.Contains(string(p), "*") }
-
 // Match reports whether a host, in lower case and without a trailing dot, matches.
 func (p Pattern) Match(host string) bool {
 	ok, err := path.Match(string(p), host) // hosts have no slashes

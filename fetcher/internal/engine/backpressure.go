@@ -28,11 +28,11 @@ func newBackpressure(log zerolog.Logger) *backpressure {
 	return &backpressure{log: log, refusedAt: map[string]time.Time{}}
 }
 
-func (p *backpressure) refused(stream string, err error, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, known := p.refusedAt[stream]
-	p.refusedAt[stream] = now
+func (b *backpressure) refused(stream string, err error, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, known := b.refusedAt[stream]
+	b.refusedAt[stream] = now
 	if known {
 		return
 	}
@@ -45,22 +45,22 @@ func (p *backpressure) refused(stream string, err error, now time.Time) {
 	case errors.Is(err, pipeline.ErrInFlight):
 		text = "the broker has another publish in flight, keeping work in flight until that has ended"
 	}
-	p.log.Warn().Err(err).Str("stream", stream).Msg(text)
+	b.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }
 
 // refusedSince reports whether a stream has refused a message since a time.
-func (p *backpressure) refusedSince(stream string, since time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at, ok := p.refusedAt[stream]
+func (b *backpressure) refusedSince(stream string, since time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at, ok := b.refusedAt[stream]
 	return ok && at.After(since)
 }
 
-func (p *backpressure) accepted(stream string, now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at, ok := p.refusedAt[stream]; ok && now.Sub(at) >= relief {
-		delete(p.refusedAt, stream)
-		p.log.Info().Str("stream", stream).Msg("the broker takes messages again")
+func (b *backpressure) accepted(stream string, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at, ok := b.refusedAt[stream]; ok && now.Sub(at) >= relief {
+		delete(b.refusedAt, stream)
+		b.log.Info().Str("stream", stream).Msg("the broker takes messages again")
 	}
 }

@@ -56,7 +56,6 @@ type Engine struct {
 	decoding     *budget.Budget
 	deadLetters  *budget.Budget
 	lines        *process.SampledLog
-	health       hostHealth
 }
 
 // New returns an engine with a valid configuration.
@@ -65,7 +64,6 @@ func New(cfg Config, deps Deps) *Engine {
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
 		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
 		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody, Now: deps.Clock.Now},
-		health: hostHealth{failing: map[string]int{}},
 	}
 	e.resultBytes = budget.New(cfg.ResultBytes, deps.Clock.Now)
 	e.decoding = budget.New(cfg.Decoding, deps.Clock.Now)

@@ -139,7 +139,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
-	get := func() sharedcall.Outcome[fetched] { return e.get(ctx, a, r) }
+	get := func() sharedcall.Shared[fetched] { return e.get(ctx, a, r) }
 	got, shared, err := e.shared.Do(r, a.notBefore(), get)
 	if shared && got.blocked != nil { // the namespace that made the call got no slot
 		got, shared = get().Value, false
@@ -166,16 +166,16 @@ func hasOtherDigest(t *trigger, got fetched) bool {
 }
 
 // get makes a GET if the throttle has a slot.
-func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Outcome[fetched] {
+func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[fetched] {
 	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
 		Host: authority(r.URL), Namespace: a.key.Namespace, Slot: a.slot, Backlog: a.backlog, Urgent: a.urgent(),
 	})
 	if busy != nil {
-		return sharedcall.Outcome[fetched]{Value: fetched{blocked: &blocked{Busy: *busy, queued: true}}}
+		return sharedcall.Shared[fetched]{Value: fetched{blocked: &blocked{Busy: *busy, queued: true}}}
 	}
 	defer slot.Release()
 	a.slot = slot
-	decoding := get.WithDecoding(withPhases(ctx, a.span), func(took time.Duration) {
+	decoding := get.WithDecoding(ctx, func(took time.Duration) {
 		e.decoding.Spend(a.key.Namespace, int64(took))
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
@@ -185,7 +185,7 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	if err == nil {
 		setSpanResponse(a.span, response)
 	}
-	return sharedcall.Outcome[fetched]{Value: got, Size: int64(len(response.Body)), Reuse: true}
+	return sharedcall.Shared[fetched]{Value: got, Size: int64(len(response.Body)), Reuse: true}
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.

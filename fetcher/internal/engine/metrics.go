@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -98,8 +100,9 @@ func getFailures() []string {
 	return reasons
 }
 
-// ObservePhase observes a phase of a GET.
-func (m *Metrics) ObservePhase(p get.Phase, d time.Duration) {
+// ObservePhase observes a phase of a GET, whose end becomes an event of the span in ctx.
+func (m *Metrics) ObservePhase(ctx context.Context, p get.Phase, d time.Duration) {
+	trace.SpanFromContext(ctx).AddEvent(string(p))
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }
 

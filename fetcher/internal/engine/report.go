@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -62,15 +61,13 @@ func (e *Engine) report(a *attempt, s step) {
 		e.deps.Metrics.parked.WithLabelValues(string(s.cause)).Inc()
 	default:
 	}
-	host := pipeline.HostOf(t.want.GetUrl())
-	e.health.observe(e.deps.Log, host, t, s)
 	level, text := describe(t, s)
 	line := e.lines.Line(level, string(s.outcome))
 	if line == nil {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = process.LogCause(line.Str("host", host).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
+	line = process.LogCause(line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
 		Str("outcome", string(s.outcome))
 	if s.wait > 0 {
 		line = process.LogDuration(line, "next", s.wait)
@@ -101,43 +98,6 @@ func describe(t *trigger, s step) (zerolog.Level, string) {
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text
-}
-
-const (
-	// manyKeys is the number of keys that must begin to fail, with no success of their host in
-	// between, before the host is logged.
-	manyKeys = 10
-	// maxFailingHosts is the maximum number of hosts to remember.
-	maxFailingHosts = 10_000
-)
-
-// hostHealth logs once when a host begins to fail for many keys, and once when it recovers.
-type hostHealth struct {
-	mu sync.Mutex
-	// failing is the number of keys that began to fail since the last success of a host.
-	failing map[string]int
-}
-
-func (h *hostHealth) observe(log zerolog.Logger, host string, t *trigger, s step) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch s.outcome {
-	case content, recovered, unmodified:
-		if keys := h.failing[host]; keys >= manyKeys {
-			log.Info().Str("host", host).Int("keys", keys).Msg("host recovered")
-		}
-		delete(h.failing, host)
-	case retry, gaveUp:
-		known := h.failing[host] > 0 || len(h.failing) < maxFailingHosts
-		if t.failing() || !known || !pipeline.Retries(s.failure.Failure(), 0, 1) {
-			return
-		}
-		if h.failing[host]++; h.failing[host] == manyKeys {
-			log.Warn().Str("host", host).Int("keys", manyKeys).Str("reason", pipeline.Reason(s.failure.Class)).
-				Msg("host is failing for many keys")
-		}
-	default:
-	}
 }
 
 // logShortage logs once that a namespace has exceeded a budget.

@@ -1,14 +1,9 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -45,45 +40,6 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}
-	}
-}
-
-func TestAHostThatFailsForManyKeysIsLoggedOnceAndOnceWhenItRecovers(t *testing.T) {
-	var out bytes.Buffer
-	failing := trigger{past: &v1.Due{FirstFailedAt: timestamppb.Now()}}
-	log, health := zerolog.New(&out), hostHealth{failing: map[string]int{}}
-	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	fail := func(host string, keys int, f failure, t trigger) {
-		for range keys {
-			health.observe(log, host, &t, step{outcome: retry, failure: f})
-		}
-	}
-	fail("a.example.com", manyKeys-1, timeout, trigger{})
-	health.observe(log, "a.example.com", &trigger{}, step{outcome: content})
-	fail("a.example.com", 1, timeout, trigger{})
-	fail("b.example.com", 500, timeout, trigger{})
-	fail("b.example.com", 500, timeout, failing) // the same keys again
-	fail("c.example.com", 500, failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404), trigger{})
-	health.observe(log, "b.example.com", &failing, step{outcome: unmodified})
-	health.observe(log, "b.example.com", &failing, step{outcome: content})
-	var got []string
-	for line := range strings.Lines(out.String()) {
-		var e struct {
-			Level, Host, Message string
-			Keys                 int
-		}
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatal(err)
-		}
-		if e.Level == "info" && e.Keys != 500 {
-			t.Errorf("%d keys", e.Keys)
-		}
-		got = append(got, e.Level+" "+e.Host+" "+e.Message)
-	}
-	if want := []string{
-		"warn b.example.com host is failing for many keys", "info b.example.com host recovered",
-	}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
 	}
 }
 

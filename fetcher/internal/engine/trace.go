@@ -2,10 +2,7 @@ package engine
 
 import (
 	"cmp"
-	"context"
-	"crypto/tls"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"strconv"
 
@@ -73,28 +70,4 @@ func setSpanResponse(span trace.Span, r get.Response) {
 		code = http.StatusNotModified
 	}
 	span.SetAttributes(semconv.HTTPResponseStatusCode(code), semconv.HTTPResponseBodySize(len(r.Body)))
-}
-
-// failedPhase reports whether a phase failed. No event has the error, because it may contain
-// addresses.
-const failedPhase attribute.Key = "curlmethat.failed"
-
-// withPhases adds an event to a span at the start and the end of each phase of a GET.
-func withPhases(ctx context.Context, span trace.Span) context.Context {
-	if !span.IsRecording() {
-		return ctx
-	}
-	ended := func(phase string, err error) {
-		span.AddEvent(phase, trace.WithAttributes(failedPhase.Bool(err != nil)))
-	}
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		DNSStart:             func(httptrace.DNSStartInfo) { span.AddEvent("dns.start") },
-		DNSDone:              func(info httptrace.DNSDoneInfo) { ended("dns.done", info.Err) },
-		ConnectStart:         func(string, string) { span.AddEvent("connect.start") },
-		ConnectDone:          func(_, _ string, err error) { ended("connect.done", err) },
-		TLSHandshakeStart:    func() { span.AddEvent("tls.start") },
-		TLSHandshakeDone:     func(_ tls.ConnectionState, err error) { ended("tls.done", err) },
-		WroteRequest:         func(info httptrace.WroteRequestInfo) { ended("request.written", info.Err) },
-		GotFirstResponseByte: func() { span.AddEvent("first_byte") },
-	})
 }

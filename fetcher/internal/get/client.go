@@ -16,9 +16,9 @@ import (
 type Deps struct {
 	// Gate is the egress policy.
 	Gate *egress.Gate
-	// Observe receives the duration of each phase. Calls may overlap. A failed phase counts only
+	// Observe receives the context of Do and the duration of each phase. Calls may overlap. A failed phase counts only
 	// towards the total. Nil means none.
-	Observe func(Phase, time.Duration)
+	Observe func(context.Context, Phase, time.Duration)
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
 	// OnReload is called for each new content of a file, such as the policy and the header file:
@@ -46,7 +46,7 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		deps.Now = time.Now
 	}
 	if deps.Observe == nil {
-		deps.Observe = func(Phase, time.Duration) {}
+		deps.Observe = func(context.Context, Phase, time.Duration) {}
 	}
 	c := &Client{cfg: cfg, deps: deps}
 	var errs [4]error

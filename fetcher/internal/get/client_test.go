@@ -1,6 +1,7 @@
 package get_test
 
 import (
+	"context"
 	"io"
 	"log"
 	"maps"
@@ -22,7 +23,7 @@ type phases struct {
 	seen map[get.Phase]int
 }
 
-func (p *phases) ObservePhase(phase get.Phase, took time.Duration) {
+func (p *phases) ObservePhase(_ context.Context, phase get.Phase, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if took >= 0 {

@@ -14,10 +14,10 @@ import (
 // the server's fault.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
-	defer func() { c.deps.Observe(phaseTotal, time.Since(start)) }()
+	defer func() { c.deps.Observe(ctx, phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: c.Resolve(r), watch: newStopwatch(c.deps.Observe)}
+	x := &exchange{client: c, request: c.Resolve(r), watch: c.stopwatch(ctx)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
 	response, err := x.run(timed)
@@ -128,7 +128,7 @@ func (x *exchange) conditional(u *url.URL) bool {
 
 // hop makes one request; next is the target of a redirect.
 func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
-	x.watch = newStopwatch(x.client.deps.Observe)
+	x.watch = x.client.stopwatch(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())

@@ -1,6 +1,7 @@
 package get
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http/httptrace"
 	"sync"
@@ -45,6 +46,11 @@ type stopwatch struct {
 type moment struct {
 	phase Phase
 	addr  string
+}
+
+// stopwatch returns one for a hop of the GET with this context.
+func (c *Client) stopwatch(ctx context.Context) *stopwatch {
+	return newStopwatch(func(p Phase, d time.Duration) { c.deps.Observe(ctx, p, d) })
 }
 
 func newStopwatch(observe func(Phase, time.Duration)) *stopwatch {

@@ -32,7 +32,7 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	if err != nil {
 		return Response{}, err
 	}
-	x.client.deps.Observe(phaseTransfer, time.Since(start))
+	x.client.deps.Observe(ctx, phaseTransfer, time.Since(start))
 	return Response{
 		Body:       body,
 		SHA256:     pipeline.Digest(body),

@@ -21,8 +21,8 @@ type Config struct {
 	Bytes   int64
 }
 
-// Outcome is the result of a call.
-type Outcome[V any] struct {
+// Shared is the result of a call.
+type Shared[V any] struct {
 	Value V
 	// Size is the memory of the value in bytes.
 	Size int64
@@ -67,7 +67,7 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 // Do shares the call for the key that is running or ended within the window, unless it began before
 // notBefore. Otherwise it calls fn, and callers that joined an earlier call still get that one's
 // outcome. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
+func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Shared[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
@@ -113,8 +113,8 @@ func (g *Group[K, V]) After(key K, fn func()) {
 }
 
 // lead makes the call for all callers.
-func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
-	var o Outcome[V]
+func (g *Group[K, V]) lead(key K, c *call[V], fn func() Shared[V]) V {
+	var o Shared[V]
 	returned := false
 	defer func() {
 		g.end(key, c, o, returned)
@@ -127,7 +127,7 @@ func (g *Group[K, V]) lead(key K, c *call[V], fn func() Outcome[V]) V {
 }
 
 // end keeps the outcome of a call for the window.
-func (g *Group[K, V]) end(key K, c *call[V], o Outcome[V], returned bool) {
+func (g *Group[K, V]) end(key K, c *call[V], o Shared[V], returned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
