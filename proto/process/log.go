@@ -1,14 +1,10 @@
 package process
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
@@ -20,7 +16,7 @@ type LogOptions struct {
 	// Level is the minimum level: debug, info, warn, error.
 	Level string
 	// Format is json, console, or auto: console on a terminal, else json. On a terminal, console
-	// lines have colours and are wrapped at 120 columns.
+	// lines have colours.
 	Format string
 }
 
@@ -57,48 +53,6 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 	return log.Logger(), nil
 }
 
-// consoleWidth is the maximum width of a console line, unless a word is longer.
-const consoleWidth = 120
-
-// consoleIndent is as wide as time and level, so that wrapped text is aligned.
-const consoleIndent = "             "
-
-// colours matches the escape sequences of the console, which have no width.
-var colours = regexp.MustCompile(`\x1b\[[0-9;]*m`)
-
 func console(w io.Writer, terminal bool) io.Writer {
-	if !terminal {
-		return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: true}
-	}
-	return zerolog.ConsoleWriter{
-		Out: w, TimeFormat: time.TimeOnly,
-		FormatExtra: func(_ map[string]any, line *bytes.Buffer) error {
-			text := Wrap(line.String(), consoleWidth, consoleIndent)
-			line.Reset()
-			_, err := line.WriteString(text)
-			return err
-		},
-	}
-}
-
-// Wrap wraps a text between words to that many columns, unless a word is longer. Each line but the
-// first begins with the indent.
-func Wrap(text string, columns int, indent string) string {
-	var lines strings.Builder
-	column := 0
-	for i, word := range strings.Split(text, " ") {
-		width := utf8.RuneCountInString(colours.ReplaceAllString(word, ""))
-		switch {
-		case i == 0:
-		case column+1+width > columns:
-			lines.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			lines.WriteByte(' ')
-			column++
-		}
-		lines.WriteString(word)
-		column += width
-	}
-	return lines.String()
+	return zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: !terminal}
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-
-	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // columns is the width of the output.
@@ -31,7 +30,19 @@ func (d *demo) events(ctx context.Context, name string) ([]corev1.Event, error) 
 	return list.Items, nil
 }
 
-// wrap breaks text into indented lines that fit.
+// wrap breaks text between words into indented lines that fit, unless a word is longer.
 func wrap(text, indent string) string {
-	return process.Wrap(indent+strings.Join(strings.Fields(text), " "), columns, indent) + "\n"
+	lines, column := indent, len(indent)
+	for i, word := range strings.Fields(text) {
+		width := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+width > columns:
+			lines, column = lines+"\n"+indent, len(indent)
+		default:
+			lines, column = lines+" ", column+1
+		}
+		lines, column = lines+word, column+width
+	}
+	return lines + "\n"
 }
