@@ -15,7 +15,6 @@ func TestCommandRefuses(t *testing.T) {
 		want string
 	}{
 		"concurrency": {[]string{"--concurrency=0"}, "--concurrency: 0 is not between 1 and 1024"},
-		"linger":      {[]string{"--linger=1m"}, "--linger: 1m0s is not between 0s and 5s"},
 		"writes":      {[]string{"--namespace-writes=-1"}, "--namespace-writes: -1 is negative"},
 		"events":      {[]string{"--namespace-events=-1"}, "--namespace-events: -1 is negative"},
 		"write bytes": {[]string{"--namespace-write-bytes=-1"}, "--namespace-write-bytes: -1 is negative"},

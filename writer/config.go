@@ -6,19 +6,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-const (
-	// maxConcurrency is far above what an API server can use.
-	maxConcurrency = 1024
-	// maxLinger is well below the time after which a message is delivered again.
-	maxLinger = 5 * time.Second
-)
+// maxConcurrency is far above what an API server can use.
+const maxConcurrency = 1024
 
 // Config is the configuration of the writer.
 type Config struct {
@@ -48,8 +43,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	c.Selection.BindFlags(fs)
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
-	duration.Var(fs, &c.Linger, "linger", 2*time.Millisecond,
-		"how long the first result for a ConfigMap waits for others to share its patch")
+	c.Linger = 2 * time.Millisecond
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants, made by curlctl identities (without it each object is read before it is written)")
@@ -71,9 +65,6 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 func (c *Config) Validate() error {
 	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
 		return fmt.Errorf("--concurrency: %d is not between 1 and %d", c.Concurrency, maxConcurrency)
-	}
-	if c.Linger < 0 || c.Linger > maxLinger {
-		return fmt.Errorf("--linger: %v is not between 0s and %v", c.Linger, maxLinger)
 	}
 	for _, b := range []struct {
 		flag string

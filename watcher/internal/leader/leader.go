@@ -60,8 +60,6 @@ type Config struct {
 	Enabled         bool
 	Elect           Elect
 	Namespace, Name string
-	// Identity is the name of this process in the Lease (empty: the host name with a random suffix).
-	Identity string
 	// Lease, Renew and Retry are the durations of client-go's leader election.
 	Lease, Renew, Retry time.Duration
 }
@@ -80,8 +78,6 @@ func (c *Config) BindFlags(fs *pflag.FlagSet, service string) {
 	fs.BoolVar(&c.Enabled, "leader-elect", false, "elect a leader among the replicas")
 	fs.StringVar(&c.Namespace, "leader-elect-namespace", "default", "namespace of the Lease")
 	fs.StringVar(&c.Name, "leader-elect-name", DefaultName(service), "name of the Lease")
-	fs.StringVar(&c.Identity, "leader-elect-identity", "",
-		"name of this "+service+" in the Lease (empty: the host name with a random suffix)")
 	duration.Var(fs, &c.Lease, "leader-elect-lease-duration", 15*time.Second,
 		"how long standby replicas wait for a silent leader")
 	duration.Var(fs, &c.Renew, "leader-elect-renew-deadline", 10*time.Second,

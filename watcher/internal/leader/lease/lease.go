@@ -23,20 +23,19 @@ import (
 type elector struct {
 	config leader.Config
 	deps   leader.Deps
+	// identity is the name of this process in the Lease.
+	identity string
 	// leading is locked while Lead runs.
 	leading sync.Mutex
 }
 
 // Elect takes part in one election after another until ctx is done, and leads while it holds the Lease.
 func Elect(ctx context.Context, c leader.Config, d leader.Deps) error {
-	if c.Identity == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "unknown"
-		}
-		c.Identity = host + "_" + string(uuid.NewUUID())
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
 	}
-	e := &elector{config: c, deps: d}
+	e := &elector{config: c, deps: d, identity: host + "_" + string(uuid.NewUUID())}
 	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, kube.DebugLogr(d.Log)))
 	defer cancel(nil)
 	for ctx.Err() == nil {
@@ -66,7 +65,7 @@ func (e *elector) election(fail context.CancelCauseFunc) leaderelection.LeaderEl
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: e.config.Namespace, Name: e.config.Name},
 			Client:     e.deps.Leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: e.config.Identity},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: e.identity},
 		},
 		LeaseDuration:   e.config.Lease,
 		RenewDeadline:   e.config.Renew,
@@ -97,7 +96,7 @@ func (e *elector) callbacks(fail context.CancelCauseFunc) leaderelection.LeaderC
 		},
 		OnStoppedLeading: func() {},
 		OnNewLeader: func(identity string) {
-			if identity != e.config.Identity && identity != "" {
+			if identity != e.identity && identity != "" {
 				log.Info().Str("leader", identity).Msg("standing by")
 			}
 		},
