@@ -22,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -123,7 +124,9 @@ func Retrying(ctx context.Context, client *operate.Client, namespace string, ite
 		if err != nil {
 			return nil, err
 		}
-		if failing := t.Due.GetAttempts() > 0 || t.Reason() != ""; failing && !known[t.Key] {
+		streams := keystate.Streams{Wanted: true, Taken: true, Due: t.Due, At: t.At, SetAt: t.SetAt}
+		c := keystate.Of(keystate.Asked{}, nil, &streams, time.Now())
+		if (c.State == keystate.Failing || c.Attempts > 0) && !known[t.Key] {
 			items = append(items, &Item{Key: t.Key, Verdict: Wanted})
 		}
 	}
