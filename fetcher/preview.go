@@ -29,7 +29,7 @@ type Preview struct {
 	// Hops are the requests of the GET and their responses, as in get.WithHops.
 	Hops [][2]string
 	// Outcome is that of the rules and the selection on the body.
-	Outcome rule.Outcome
+	Outcome rule.Evaluation
 
 	addresses []egress.AddressVerdict
 	err       error

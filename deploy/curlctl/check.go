@@ -349,7 +349,7 @@ func hops(whole checked, key string, preview fetcher.Preview) (found []checked) 
 }
 
 // expressions returns a row for each evaluated expression of a key.
-func expressions(whole checked, key string, outcome rule.Outcome) []checked {
+func expressions(whole checked, key string, outcome rule.Evaluation) []checked {
 	var found []checked
 	for _, x := range outcome.Expressions {
 		f := whole

@@ -58,8 +58,8 @@ func (c Cause) String() string {
 	}[c]
 }
 
-// Outcome is the result of evaluating the expressions of a key on a body.
-type Outcome struct {
+// Evaluation is the result of evaluating the expressions of a key on a body.
+type Evaluation struct {
 	// Expressions has the cause of each rule, then that of the selection.
 	Expressions []Evaluated
 	// Selected is the selected part of the body, or the body without a selection.
@@ -77,7 +77,7 @@ type Evaluated struct {
 
 // Failed returns the first rule that does not let the body pass, counted from 1, or 0 for the
 // selection, and the cause; Passed if there is none.
-func (o Outcome) Failed() (number int, cause Cause) {
+func (o Evaluation) Failed() (number int, cause Cause) {
 	i := slices.IndexFunc(o.Expressions, func(x Evaluated) bool { return x.Cause != Passed })
 	switch {
 	case i < 0:
@@ -111,11 +111,11 @@ func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 
 // Evaluate evaluates the expressions of a key on a body until ctx is done; held is the size of the key's value
 // in bytes.
-func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body []byte, held int64) Outcome {
+func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body []byte, held int64) Evaluation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if short := e.Budget.Check(namespace); short != nil { // other keys of the namespace have used it
-		return Outcome{Wait: short.Wait}
+		return Evaluation{Wait: short.Wait}
 	}
 	began := time.Now()
 	defer func() { e.Budget.Spend(namespace, int64(time.Since(began))) }()
@@ -131,7 +131,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
-	o, variables := Outcome{Selected: body}, map[string]any{
+	o, variables := Evaluation{Selected: body}, map[string]any{
 		"body": sync.OnceValue(func() ref.Val {
 			if utf8.Valid(body) {
 				return types.String(body)

@@ -166,7 +166,7 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 	bodies, expressions := hostileBodies(), hostileExpressions()
 	for name, body := range bodies {
 		for _, text := range expressions {
-			var o rule.Outcome
+			var o rule.Evaluation
 			took := quickest(longest, func(int) {
 				o = e.Evaluate(t.Context(), "hostile", rule.Set{Expect: []string{text}, Select: text}, []byte(body), 1)
 			})

@@ -20,10 +20,10 @@ type host struct {
 	pausedUntil time.Time
 }
 
-// counts are numbers of slots that GETs hold, and that started keys will need.
-type counts struct{ held, claiming int }
+// counts are numbers of slots that GETs have taken, and that started keys will need.
+type counts struct{ taken, claiming int }
 
-func (c counts) used() int { return c.held + c.claiming }
+func (c counts) used() int { return c.taken + c.claiming }
 
 // tenant is the state of one namespace at one host.
 type tenant struct {
@@ -106,7 +106,7 @@ func (h *host) limit(n *tenant, perHost int) int {
 // expected estimates the duration of a GET: the mean, or the time since a slot was last taken, if
 // that is longer and GETs are running.
 func (h *host) expected(now time.Time) time.Duration {
-	if h.held == 0 {
+	if h.taken == 0 {
 		return h.mean
 	}
 	return max(h.mean, now.Sub(h.lastTaken))
@@ -141,7 +141,7 @@ func (t *Throttle) Hosts() map[string]float64 {
 			counts["paused"]++
 		case waiting > 0:
 			counts["queued"]++
-		case h.held > 0:
+		case h.taken > 0:
 			counts["active"]++
 		}
 	}

@@ -44,9 +44,9 @@ const (
 )
 
 // count adds to the counts of the tenant, its host and its namespace.
-func (s *Slot) count(held, claiming int) {
+func (s *Slot) count(taken, claiming int) {
 	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts, &s.tenant.namespace.counts} {
-		c.held += held
+		c.taken += taken
 		c.claiming += claiming
 	}
 }
@@ -57,7 +57,7 @@ func (s *Slot) take(now time.Time) {
 		s.count(1, -1)
 	} else {
 		s.count(1, 0)
-		s.tenant.throttle.held++
+		s.tenant.throttle.taken++
 	}
 	s.state, s.began, s.tenant.host.lastTaken = getting, now, now
 }
@@ -87,7 +87,7 @@ func (s *Slot) advance(to state) {
 		h.mean = average(h.mean, now.Sub(s.began))
 	}
 	if s.state = to; to == ended {
-		t.held--
+		t.taken--
 	}
 	t.settle(s.tenant, now)
 }

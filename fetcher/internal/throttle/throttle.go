@@ -29,8 +29,8 @@ type Throttle struct {
 	stopped    bool
 	hosts      map[string]*host
 	namespaces map[string]*namespace
-	// held counts the taken slots of the process.
-	held int
+	// taken counts the slots of the process that are taken.
+	taken int
 	// queued has the waiting keys, and bytes is their memory.
 	queued map[pipeline.Key]*Waiter
 	bytes  int
@@ -120,7 +120,7 @@ func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 // refusal returns the reason why a key gets no slot now, or nil.
 func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 	n, h := s.tenant, s.tenant.host
-	used, usedOfHost, ahead := n.held, h.held, 0
+	used, usedOfHost, ahead := n.taken, h.taken, 0
 	inOrder := s.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
 	if inOrder || s.state == starting {
 		used, usedOfHost = n.used(), h.used()
@@ -139,7 +139,7 @@ func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
 		return nil
 	case t.overShare(n.namespace, now):
 		return &Busy{Cause: NamespaceShare}
-	case t.held >= t.cfg.Slots:
+	case t.taken >= t.cfg.Slots:
 		return &Busy{Cause: SlotsBusy}
 	}
 	return nil
@@ -171,7 +171,7 @@ func (t *Throttle) settle(n *tenant, now time.Time) {
 // dispatch starts queued keys while there is room for them. The namespace that holds the fewest
 // slots comes first.
 func (t *Throttle) dispatch(now time.Time) {
-	for len(t.queued) > 0 && t.held < t.cfg.Slots && !t.stopped {
+	for len(t.queued) > 0 && t.taken < t.cfg.Slots && !t.stopped {
 		var fewest *namespace
 		for _, ns := range t.namespaces {
 			if len(ns.ready) > 0 && (fewest == nil || ns.used() < fewest.used()) && !t.overShare(ns, now) {
@@ -205,7 +205,7 @@ func (t *Throttle) start(n *tenant, now time.Time) {
 	}
 	t.drop(w)
 	n.wake()
-	t.held++
+	t.taken++
 	s.count(0, 1)
 	t.running.Go(func() {
 		defer s.End()

@@ -117,24 +117,24 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 // includes this observation. It ignores a different Event with that name, and one that has expired.
 func (r *Recorder) countUp(ctx context.Context, e Event) error {
 	events := r.client.Events(e.Namespace)
-	held, err := events.Get(ctx, e.name(), metav1.GetOptions{})
+	existing, err := events.Get(ctx, e.name(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
-	case held.ReportingController != Controller || held.InvolvedObject.UID != e.UID || held.Reason != e.Reason:
+	case existing.ReportingController != Controller || existing.InvolvedObject.UID != e.UID || existing.Reason != e.Reason:
 		return nil
 	}
 	count := int32(1)
-	if held.Series != nil {
-		count = held.Series.Count
+	if existing.Series != nil {
+		count = existing.Series.Count
 	}
-	if !last(held).Before(e.Again.Truncate(time.Microsecond)) || count == math.MaxInt32 {
+	if !last(existing).Before(e.Again.Truncate(time.Microsecond)) || count == math.MaxInt32 {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata":      map[string]string{"resourceVersion": held.ResourceVersion},
+		"metadata":      map[string]string{"resourceVersion": existing.ResourceVersion},
 		"series":        corev1.EventSeries{Count: count + 1, LastObservedTime: metav1.NewMicroTime(e.Again)},
 		"count":         count + 1,
 		"message":       e.Note,

@@ -35,7 +35,7 @@ type suspect struct {
 }
 
 // waits reports whether the time of the next check follows from pending work, not from a request.
-func (r *suspect) waits() bool { return r.last == inFlight || r.last == landing }
+func (s *suspect) waits() bool { return s.last == inFlight || s.last == landing }
 
 // shown is what the object shows of a key. It changes with the result of the key, and with each edit by a manager other
 // than the writer.
@@ -290,14 +290,14 @@ func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Pr
 
 // isQueued reports whether the writer has yet to handle a queued result. A broker that crashes may keep one that
 // the writer has acknowledged.
-func (r *suspect) isQueued(queued bool, results wantindex.Progress) bool {
+func (s *suspect) isQueued(queued bool, results wantindex.Progress) bool {
 	switch {
 	case !queued:
-		r.queuedUpTo = 0
-	case r.queuedUpTo == 0, r.queuedUpTo > results.Last: // the stream may be another one
-		r.queuedUpTo = results.Last
+		s.queuedUpTo = 0
+	case s.queuedUpTo == 0, s.queuedUpTo > results.Last: // the stream may be another one
+		s.queuedUpTo = results.Last
 	default:
-		return r.queuedUpTo > results.Acknowledged
+		return s.queuedUpTo > results.Acknowledged
 	}
 	return queued
 }

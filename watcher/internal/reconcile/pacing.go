@@ -91,14 +91,14 @@ func requestOf(o *annotated.Object, p *plan.Plan) request {
 }
 
 // same reports whether two requests have the same content.
-func (s request) same(other request) bool {
-	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
+func (r request) same(other request) bool {
+	return r.uid == other.uid && r.explain == other.explain && slices.Equal(r.remove, other.remove)
 }
 
 // pause returns the pause before the request is repeated. It grows because the writer may lack
 // permissions, or another controller may revert its changes.
-func (s request) pause(repeat time.Duration) time.Duration {
-	return min(repeat<<min(s.times-1, 10), max(repeat, maxRequestPause))
+func (r request) pause(repeat time.Duration) time.Duration {
+	return min(repeat<<min(r.times-1, 10), max(repeat, maxRequestPause))
 }
 
 // dropRequested removes a recent request to the writer from the plan. It returns the time until the
