@@ -285,8 +285,16 @@ func Value(key string, written bool) string {
 	return "key " + key + " has no value yet"
 }
 
-// Detail returns the detail of a failure in words; empty if there is none.
-func Detail(f *v1.Failure) string { return details[f.GetDetail()] }
+// Detail returns the details of a failure in words; empty if there are none.
+func Detail(f *v1.Failure) string {
+	text := details[f.GetDetail()]
+	for _, further := range f.GetFurther()[:min(len(f.GetFurther()), 2)] { // a fetcher may be compromised
+		if words := details[further]; words != "" {
+			text += ", and " + words
+		}
+	}
+	return text
+}
 
 // Terminal reports whether only an edit of the URL or of the operator's policy can help, because
 // neither DNS nor a server affects the failure.

@@ -52,6 +52,11 @@ func TestSentences(t *testing.T) {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 403,
 			Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,
 		},
+		"fetching from example.com is not allowed: the host name has a single label or a reserved suffix, " +
+			"and the port is not allowed": {
+			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME,
+			Further: []v1.FailureDetail{v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT},
+		},
 		"redirect 1 of example.com leads to a URL that is not allowed: the scheme must be http or https; " +
 			"use a URL without that redirect": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 1,

@@ -48,11 +48,24 @@ func Rules() []Rule {
 type DeniedError struct {
 	// Rule that denied.
 	Rule Rule
+	// Further rules that deny the same, of name, port and address.
+	Further []Rule
 }
 
-// Error names the rule in one sentence.
+// denied returns an error with all rules, or nil without any.
+func denied(rules []Rule) error {
+	switch len(rules) {
+	case 0:
+		return nil
+	case 1:
+		return &DeniedError{Rule: rules[0]}
+	}
+	return &DeniedError{Rule: rules[0], Further: rules[1:]}
+}
+
+// Error names the rules in one sentence.
 func (d *DeniedError) Error() string {
-	return cmp.Or(sentences[d.Rule], condition.Detail(&v1.Failure{Detail: d.Detail()}))
+	return cmp.Or(sentences[d.Rule], condition.Detail(&v1.Failure{Detail: d.Detail(), Further: d.FurtherDetails()}))
 }
 
 // sentences has the texts for rules that have no failure detail.
@@ -77,6 +90,14 @@ var details = map[Rule]v1.FailureDetail{
 // Detail returns the rule as a failure detail.
 func (d *DeniedError) Detail() v1.FailureDetail {
 	return cmp.Or(details[d.Rule], v1.FailureDetail_FAILURE_DETAIL_DENIED_URL)
+}
+
+// FurtherDetails returns the further rules as failure details.
+func (d *DeniedError) FurtherDetails() (further []v1.FailureDetail) {
+	for _, rule := range d.Further {
+		further = append(further, details[rule])
+	}
+	return further
 }
 
 // Is reports whether target is ErrDenied.

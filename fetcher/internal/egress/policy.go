@@ -26,7 +26,7 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 	return &Policy{
 		lists: l,
 		guardian: ssrf.New(
-			ssrf.WithPorts(l.ports...),
+			ssrf.WithAnyPort(), // admit checks the port
 			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
@@ -48,8 +48,8 @@ func (p *Policy) CheckURL(u *url.URL) error {
 type target struct {
 	host
 	port uint16
-	// denial by the name or port rule, which only an allow-cidr lifts. Nil means none.
-	denial *DeniedError
+	// denials by the name and port rules, which only an allow-cidr lifts.
+	denials []Rule
 }
 
 func (p *Policy) target(u *url.URL) (target, error) {
@@ -69,17 +69,17 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 	if len(p.onlyHosts) > 0 && !matchesAny(p.onlyHosts, h.name) {
 		return t, &DeniedError{Rule: RuleOnlyHost}
 	}
-	switch {
-	case !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name):
-		t.denial = &DeniedError{Rule: RuleName}
-	case !slices.Contains(p.ports, port):
-		t.denial = &DeniedError{Rule: RulePort}
+	if !h.addr.IsValid() && isPrivateName(h.name) && !matchesAny(p.allowHosts, h.name) {
+		t.denials = append(t.denials, RuleName)
+	}
+	if !slices.Contains(p.ports, port) {
+		t.denials = append(t.denials, RulePort)
 	}
 	if h.addr.IsValid() {
 		return t, p.address(t, h.addr)
 	}
-	if t.denial != nil && len(p.allow) == 0 {
-		return t, t.denial
+	if len(p.allow) == 0 {
+		return t, denied(t.denials)
 	}
 	return t, nil
 }
@@ -101,13 +101,8 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 			return p.address(t, embedded(addr, ssrf.IPv6NAT64Prefix.Bits()))
 		}
 		return nil
-	case t.denial != nil:
-		return t.denial
-	case isISATAP(addr):
-		return &DeniedError{Rule: RuleAddress}
+	case isISATAP(addr), p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)) != nil:
+		return denied(append(slices.Clip(t.denials), RuleAddress))
 	}
-	if err := p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)); err != nil {
-		return &DeniedError{Rule: RuleAddress}
-	}
-	return nil
+	return denied(t.denials)
 }

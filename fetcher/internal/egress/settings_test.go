@@ -2,6 +2,7 @@ package egress_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,7 +47,13 @@ var _ = Describe("the operator's settings", func() {
 				Expect(verdict.Allowed).To(BeTrue(), verdict.Reason)
 				return
 			}
-			Expect(err).To(Equal(&egress.DeniedError{Rule: egress.Rule(expect)}))
+			denied := &egress.DeniedError{}
+			Expect(errors.As(err, &denied)).To(BeTrue())
+			rules := string(denied.Rule)
+			for _, rule := range denied.Further {
+				rules += ", " + string(rule)
+			}
+			Expect(rules).To(Equal(expect))
 			Expect(verdict.Err).To(Equal(err))
 			Expect(held.attempts()).To(BeEmpty())
 		},
@@ -66,7 +73,11 @@ var _ = Describe("the operator's settings", func() {
 		Entry("services of the cluster", services, "http://db.team.svc:5432/", "allow"),
 		Entry("services of the cluster, in full", services, "http://db.team.svc.cluster.local/", "allow"),
 		Entry("a service outside the range", egress.Config{AllowCIDRs: []string{"10.1.0.0/16"}},
-			"http://db.team.svc/", "name"),
+			"http://db.team.svc/", "name, address"),
+		Entry("a service outside the range, at another port", egress.Config{AllowCIDRs: []string{"10.1.0.0/16"}},
+			"http://db.team.svc:5432/", "name, port, address"),
+		Entry("a private address at another port", egress.Config{}, "http://10.0.0.1:5432/", "port, address"),
+		Entry("a service that is not looked up, at another port", egress.Config{}, "http://db.team.svc:5432/", "name, port"),
 		Entry("deny wins over allow",
 			egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}, DenyCIDRs: []string{"10.1.0.0/16"}},
 			"http://intranet.example.com/", "deny-cidr"),

@@ -38,8 +38,8 @@ func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
 		return Verdict{Allowed: true, Reason: "the address is permitted", Addresses: []AddressVerdict{{Addr: t.addr}}}
 	}
 	if p.proxyResolves && !p.IsDirect(t.name) {
-		if t.denial != nil {
-			return refusal(t.denial)
+		if err := denied(t.denials); err != nil {
+			return refusal(err)
 		}
 		const reason = "the name is permitted, and the egress proxy resolves it and checks its addresses"
 		return Verdict{Allowed: true, Reason: reason}

@@ -85,7 +85,7 @@ func (x *exchange) classify(cause error) Error {
 	case errors.As(cause, &own):
 		return *own
 	case errors.As(cause, &denied):
-		return Error{Class: addressDenied, Detail: denied.Detail()}
+		return Error{Class: addressDenied, Detail: denied.Detail(), Further: denied.FurtherDetails()}
 	case errors.As(cause, &dns) && (dns.IsNotFound || !dns.IsTimeout && !dns.IsTemporary):
 		return Error{Class: dnsFailed}
 	case errors.As(cause, &dns):

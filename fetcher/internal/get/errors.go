@@ -21,6 +21,8 @@ type Error struct {
 	Class v1.FailureClass
 	// Detail of the failure.
 	Detail v1.FailureDetail
+	// Further details of a denial: the other rules that deny the URL.
+	Further []v1.FailureDetail
 	// Limit that a body exceeded, in bytes (zero for other failures).
 	Limit int64
 	// TimeLimit that was exceeded (zero for other failures, or if it is unknown).
@@ -53,7 +55,7 @@ type Error struct {
 // Failure returns the failure as it is published.
 func (e *Error) Failure() *v1.Failure {
 	f := &v1.Failure{
-		Class: e.Class, Detail: e.Detail, StatusCode: int32(e.StatusCode),
+		Class: e.Class, Detail: e.Detail, Further: e.Further, StatusCode: int32(e.StatusCode),
 		LimitBytes: e.Limit, Redirects: uint32(e.Redirects), Sha256: e.SHA256, Credential: e.Credential,
 	}
 	if e.TimeLimit > 0 {

@@ -1372,7 +1372,9 @@ type Failure struct {
 	// Digest of a body that does not match curl-sha256, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,16,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// Number of the rule that the body does not meet, from 1; 0: none, or the selection failed.
-	Rule          uint32 `protobuf:"varint,20,opt,name=rule,proto3" json:"rule,omitempty"`
+	Rule uint32 `protobuf:"varint,20,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Further rules of the egress policy that deny the URL besides detail, at most 2.
+	Further       []FailureDetail `protobuf:"varint,21,rep,packed,name=further,proto3,enum=curlmethat.v1.FailureDetail" json:"further,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1524,6 +1526,13 @@ func (x *Failure) GetRule() uint32 {
 		return x.Rule
 	}
 	return 0
+}
+
+func (x *Failure) GetFurther() []FailureDetail {
+	if x != nil {
+		return x.Further
+	}
+	return nil
 }
 
 // Reconcile makes the writer sync an object with its annotations: its status lacks a
@@ -1914,7 +1923,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x05rules\x18\x05 \x01(\tR\x05rulesJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x04etagR\rlast_modified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\x9d\x05\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\xd5\x05\n" +
 	"\aFailure\x121\n" +
 	"\x05class\x18\x01 \x01(\x0e2\x1b.curlmethat.v1.FailureClassR\x05class\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1f\n" +
@@ -1938,7 +1947,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x16\n" +
 	"\x06sha256\x18\x10 \x01(\tR\x06sha256\x12\x12\n" +
-	"\x04rule\x18\x14 \x01(\rR\x04rule\"O\n" +
+	"\x04rule\x18\x14 \x01(\rR\x04rule\x126\n" +
+	"\afurther\x18\x15 \x03(\x0e2\x1c.curlmethat.v1.FailureDetailR\afurther\"O\n" +
 	"\tReconcile\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
 	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
@@ -2113,15 +2123,16 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	15, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
 	15, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
-	12, // 30: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
-	4,  // 31: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
-	10, // 32: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	16, // 33: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	2,  // 30: curlmethat.v1.Failure.further:type_name -> curlmethat.v1.FailureDetail
+	12, // 31: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
+	4,  // 32: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
+	10, // 33: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
+	16, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
