@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -262,13 +263,16 @@ func (w *world) begun() (int, error) {
 	return consumer.CachedInfo().NumAckPending, nil
 }
 
-// events returns the Events of an object as "Type Reason: note".
+// link matches the link at the end of an Event.
+var link = regexp.MustCompile(`\[https://\S+/why-empty\.md#(\d+)\]`)
+
+// events returns the Events of an object as "Type Reason: note", with a short form of the link.
 func (w *world) events(cm *corev1.ConfigMap) []string {
 	GinkgoHelper()
 	var events []string
 	for _, e := range w.eventObjects() {
 		if e.Regarding.UID == cm.UID {
-			events = append(events, e.Type+" "+e.Reason+": "+e.Note)
+			events = append(events, e.Type+" "+e.Reason+": "+link.ReplaceAllString(e.Note, "[why-empty $1]"))
 		}
 	}
 	return events

@@ -396,17 +396,19 @@ func Next(f *v1.Failure, observed time.Time) string {
 	return text
 }
 
-// WhyEmpty returns the section of the page "Why is my key empty?" (deploy/docs/why-empty.md) that
-// explains a failure, such as "why-empty 8" (empty if there is none).
+// page is the address of the page "Why is my key empty?", and the start of its anchors.
+const page = "https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#"
+
+// WhyEmpty returns the address of the section of that page that explains a failure (empty if there is none).
 func WhyEmpty(c v1.FailureClass) string {
 	n, found := sections[c]
 	if !found {
 		return ""
 	}
-	return "why-empty " + strconv.Itoa(n)
+	return page + strconv.Itoa(n)
 }
 
-// sections are the numbers of the headings of deploy/docs/why-empty.md. They do not change.
+// sections are the numbers of its headings. They do not change.
 var sections = map[v1.FailureClass]int{
 	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: 2,
 	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         3,

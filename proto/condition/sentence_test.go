@@ -1,6 +1,7 @@
 package condition_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -209,11 +210,11 @@ func TestEveryDetailHasWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, name := range v1.FailureClass_name {
-		cause := strings.TrimPrefix(condition.WhyEmpty(v1.FailureClass(n)), "why-empty ")
+		_, cause, _ := strings.Cut(condition.WhyEmpty(v1.FailureClass(n)), "deploy/docs/why-empty.md#")
 		if cause == "" {
 			continue
 		}
-		if _, section, found := strings.Cut(string(page), "\n## "+cause+". "); !found ||
+		if _, section, found := strings.Cut(string(page), fmt.Sprintf("\n<a id=%q></a>\n\n## %s. ", cause, cause)); !found ||
 			!strings.Contains(strings.Split(section, "\n## ")[0], pipeline.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s: part %s of why-empty.md does not explain it", name, cause)
 		}

@@ -135,7 +135,8 @@ func TestNotesOfNotices(t *testing.T) {
 		{"key k was changed by somebody else; it is fetched again", about(hashed, written(), nil)},
 		{
 			"key k already exists and is not managed by curl-me-that; " +
-				"remove it from the ConfigMap, or choose another key [why-empty 3]",
+				"remove it from the ConfigMap, or choose another key " +
+				"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#3]",
 			about(foreign, nil, nil),
 		},
 	} {

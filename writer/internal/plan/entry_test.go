@@ -276,7 +276,8 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 		if tt.want == plan.Refused {
 			NewWithT(t).Expect(d.Events).To(HaveExactElements(HaveField("Note", "data.example.com responded with an HTML page, "+
 				"perhaps a login or an error page, and key mydata holds something else, which it keeps; "+
-				"set curl-allow-html to true if the page is meant [why-empty 9]")), name)
+				"set curl-allow-html to true if the page is meant "+
+				"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#9]")), name)
 		}
 	}
 }

@@ -24,7 +24,7 @@ var (
 	variable = regexp.MustCompile(`key page waits|example\.com|\bpage\b|\b4\d\d\b|\b2\b|'not correct'|\bcurl-me-that\b|` +
 		`x-kv8s\.io/curl-refrsh|curl-refresh\?| 1 of |curl-expect, size\(json\.rules\) > 0|then every|` +
 		`; |\): |: |%[a-z]|\d+ attempts?|hourly|\d\d:\d\d UTC|\b\d+[smh]\b|[\d,]+ bytes|` +
-		`[0-9a-f]{0,12}…, |\[why-empty \d+\]`)
+		`[0-9a-f]{0,12}…, `)
 )
 
 var _ = Describe("The page about empty keys", func() {
