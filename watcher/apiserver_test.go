@@ -1,7 +1,11 @@
 package watcher_test
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +17,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 var _ = Describe("A watcher", func() {
@@ -118,3 +129,141 @@ func (m muted) Read(p []byte) (n int, err error) {
 		}
 	}
 }
+
+var _ = Describe("A watcher whose keys all lost their annotation", func() {
+	const keys = 60
+
+	var w *world
+
+	// The keys were asked for by an annotation that none of the objects has.
+	const lost = "example.com/curl-me-that"
+	other := func(o *options) { o.config.Selection.Grammar.Keys = []string{lost} }
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		held := status.Status{Keys: map[string]status.Entry{"k": {
+			URL: "https://example.com", SHA256: digest("body"), Size: 4, FetchedAt: time.Now(),
+			Fence: status.Fence{Epoch: 1, Seq: 1}, Annotation: lost,
+		}}}
+		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com")
+		for n := range keys {
+			w.patch(ctx, annotation.FieldManager, fmt.Sprint("cm-", n), object{
+				"data": object{"k": "body"}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+			})
+		}
+	})
+
+	It("removes no key, even after a restart, and another one that is asked for them fetches them", func(ctx SpecContext) {
+		for range 2 {
+			wrong := w.watch(other).awaitReady()
+			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
+			Eventually(func() (float64, error) {
+				return suitetest.MetricValue(wrong.metrics, "curlmethat_watcher_held_back_removals")
+			}).Should(BeEquivalentTo(keys))
+			wrong.stop()
+		}
+		right := w.watch().awaitReady()
+		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(keys))
+		Expect(suitetest.MetricValue(right.metrics, "curlmethat_watcher_held_back_removals")).To(BeZero())
+		Expect(w.sequence(ctx, pipeline.Results)()).To(BeZero())
+	})
+
+	It("removes all keys with --max-removals=0", func(ctx SpecContext) {
+		w.watch(other, func(o *options) { o.config.MaxRemovals.Keys = 0 })
+		Eventually(w.sequence(ctx, pipeline.Results)).Should(BeEquivalentTo(keys))
+	})
+})
+
+var _ = Describe("Two watchers", func() {
+	It("publish each want once if both are active", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		one, two := w.watch(), w.watch()
+		one.awaitReady()
+		two.awaitReady()
+		for n := range 30 {
+			w.create(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d", n))
+		}
+		for n := range 30 {
+			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d", n)))
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(30))
+		for n := range 30 {
+			w.ask(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d/new", n))
+		}
+		for n := range 30 {
+			Eventually(w.url(ctx,
+				w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d/new", n)))
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(60))
+		for n := range 30 {
+			w.delete(ctx, fmt.Sprintf("cm-%d", n))
+		}
+		for n := range 30 {
+			Eventually(w.retracted(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(BeTrue())
+		}
+		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(90))
+	})
+})
+
+// answer waits for the want of a key and acts like the writer: one patch with value and status.
+func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
+	GinkgoHelper()
+	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+	w.report(ctx, key, func(e *status.Entry) {
+		e.SHA256 = digest(body)
+		e.Size = int64(len(body))
+		e.Error, e.Drift = "", ""
+	}, object{"data": object{key.Key: body}})
+}
+
+// report writes the status of a key for its current want, together with a patch.
+func (w *world) report(ctx context.Context, key pipeline.Key, change func(*status.Entry), patch object) {
+	GinkgoHelper()
+	want, seq, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	cm := must(kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}))
+	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
+	entry := s.Keys[key.Key]
+	entry.URL, entry.FetchedAt = want.GetUrl(), time.Now()
+	entry.Fence = status.Fence{Epoch: want.GetEpoch(), Seq: seq}
+	change(&entry)
+	s.Keys[key.Key] = entry
+	patch["metadata"] = object{"annotations": object{annotation.StatusKey: s.String()}}
+	w.patch(ctx, annotation.FieldManager, key.Name, patch)
+}
+
+func digest(body string) string {
+	sum := sha256.Sum256([]byte(body))
+	return hex.EncodeToString(sum[:])
+}
+
+// satisfied creates a ConfigMap with one written key.
+func (w *world) satisfied(ctx context.Context, name, url string) pipeline.Key {
+	GinkgoHelper()
+	key := w.key(name, "k")
+	w.create(ctx, name, "k="+url)
+	w.answer(ctx, key, "body of "+url)
+	return key
+}
+
+var _ = Describe("A backlog of wants", func() {
+	It("is limited until fetchers receive wants, and does not delay other namespaces",
+		func(ctx SpecContext) {
+			const most, workers = 512, 8
+			w := newWorld(ctx)
+			other := *w
+			other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+			pairs := ""
+			for n := range 64 {
+				pairs += fmt.Sprintf(" k%d=example.com", n)
+			}
+			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
+			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", most))
+			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically("<", most+workers))
+			other.create(ctx, "cm", "k=example.com")
+			Eventually(other.url(ctx, other.key("cm", "k"))).ShouldNot(BeEmpty())
+			w.receive(ctx)
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
+		})
+})

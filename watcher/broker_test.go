@@ -3,17 +3,22 @@ package watcher_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -181,4 +186,105 @@ func (b *breaking) Write(data []byte) (int, error) {
 		return 0, b.Close()
 	}
 	return b.Conn.Write(data)
+}
+
+// audited shortens the intervals: the grace period is 100 ms, and a timer is overdue after 200 ms.
+func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
+
+// ahead sets the machine's clock ahead.
+func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
+
+func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
+
+var _ = Describe("A key with an hourly refresh", func() {
+	It("is not requested again if the machine's clock is 10 min ahead", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		key := w.key("cm", "k")
+		w.create(ctx, "cm", "k=example.com", hourly)
+		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
+		w.answer(ctx, key, "body")
+		Eventually(i.value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
+		want, sequence, err := w.pipeline.LastWant(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.pipeline.SetTimer(ctx, &v1.Due{
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest("body")},
+		}, time.Now().Add(5*time.Minute))).Error().NotTo(HaveOccurred())
+		w.fetch(ctx)
+		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
+			Should(Equal(v1.Cause_CAUSE_NEW))
+	})
+})
+
+// want returns the want of a key, or nil.
+func (w *world) want(ctx context.Context, key pipeline.Key) func() *v1.Want {
+	return func() *v1.Want {
+		want, _, err := w.pipeline.LastWant(ctx, key)
+		if err != nil {
+			return nil
+		}
+		return want
+	}
+}
+
+// url returns the URL in the want of a key.
+func (w *world) url(ctx context.Context, key pipeline.Key) func() string {
+	return func() string { return w.want(ctx, key)().GetUrl() }
+}
+
+// retracted reports whether a key has a tombstone.
+func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
+	return func() bool {
+		want, seq, err := w.pipeline.LastWant(ctx, key)
+		return err == nil && want == nil && seq > 0
+	}
+}
+
+// sequence returns the last sequence of a stream.
+func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
+	return func() uint64 {
+		s, err := w.js.Stream(ctx, stream)
+		if err != nil {
+			return 0
+		}
+		return s.CachedInfo().State.LastSeq
+	}
+}
+
+// receive acknowledges all messages from now on, like fetchers.
+func (w *world) receive(ctx context.Context) {
+	GinkgoHelper()
+	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	consuming := must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
+	DeferCleanup(consuming.Stop)
+}
+
+// results returns the pending results.
+func (w *world) results(ctx context.Context) []*v1.Result {
+	GinkgoHelper()
+	stream := must(w.js.Stream(ctx, pipeline.Results))
+	results := []*v1.Result{}
+	state := stream.CachedInfo().State
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
+		m, err := stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		_, key, err := pipeline.ParseSubject(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		result := must(pipeline.DecodeResult(key, m.Data))
+		results = append(results, result)
+	}
+	return results
+}
+
+// reports returns the pending reconcile requests, and removals only requests that may remove keys.
+func (w *world) reports(ctx context.Context) []*v1.Result {
+	GinkgoHelper()
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })
+}
+
+func (w *world) removals(ctx context.Context) []*v1.Result {
+	GinkgoHelper()
+	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return !r.GetReconcile().GetRemove() })
 }

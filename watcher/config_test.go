@@ -1,12 +1,35 @@
 package watcher_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
 )
 
 func TestInvalidConfig(t *testing.T) {
@@ -76,4 +99,277 @@ func parse(t *testing.T, flags ...string) watcher.Config {
 	c.BindFlags(set)
 	NewWithT(t).Expect(set.Parse(flags)).To(Succeed())
 	return c
+}
+
+// elsewhere returns the same world with another namespace.
+func (w *world) elsewhere(ctx context.Context) *world {
+	GinkgoHelper()
+	other := *w
+	other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+	return &other
+}
+
+var _ = Describe("A watcher that no longer watches a namespace", func() {
+	var here, there *world
+
+	BeforeEach(func(ctx SpecContext) {
+		here = newWorld(ctx)
+		there = here.elsewhere(ctx)
+	})
+
+	elected := func(name string) func(*options) {
+		return func(o *options) { o.config.Election.Enabled, o.config.Election.Name = name != "", name }
+	}
+	watching := func(worlds ...*world) func(*options) {
+		return func(o *options) {
+			o.config.Namespaces = nil
+			for _, w := range worlds {
+				o.config.Namespaces = append(o.config.Namespaces, w.namespace)
+			}
+		}
+	}
+
+	It("retracts its wants of that namespace, and removes no data", func(ctx SpecContext) {
+		before := here.watch(elected("ours"), watching(here, there))
+		here.satisfied(ctx, "cm", "example.com")
+		there.satisfied(ctx, "cm", "example.com")
+		before.stop()
+		sequence := here.sequence(ctx, pipeline.Requests)()
+		after := here.watch(elected("ours"), watching(here))
+		Eventually(here.retracted(ctx, there.key("cm", "k"))).Should(BeTrue())
+		Consistently(here.sequence(ctx, pipeline.Requests)).Should(Equal(sequence + 1))
+		Expect(here.url(ctx, here.key("cm", "k"))()).NotTo(BeEmpty())
+		Expect(here.results(ctx)).To(BeEmpty())
+		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
+	})
+
+	DescribeTable("ignores wants that another watcher may have published, and counts and logs them once: from",
+		func(ctx SpecContext, publisher, reader string) {
+			before := here.watch(elected(publisher), watching(there))
+			there.satisfied(ctx, "cm", "example.com")
+			before.stop()
+			after := here.watch(elected(reader), watching(here))
+			Eventually(after.value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
+			Eventually(after.log).Should(gbytes.Say("ignoring wants of other installations"))
+			Expect(here.nats.Restart()).To(Succeed())
+			Eventually(after.value(own + "sessions_total")).Should(BeEquivalentTo(2))
+			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
+			Expect(after.log).NotTo(gbytes.Say("ignoring wants of other installations"))
+		},
+		Entry("another installation", "theirs", "ours"),
+		Entry("a watcher without an election", "", "ours"),
+		Entry("any watcher, if neither has an election", "", ""),
+	)
+})
+
+var _ = Describe("A pair that breaks a rule", func() {
+	const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
+
+	It("emits one Event, keeps the value of its key, and does not delay other pairs", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		first := w.watch().awaitReady()
+		key := w.satisfied(ctx, "cm", "example.com")
+		w.ask(ctx, "cm", "free=example.com k=ftp://example.com/?token=S3CR3T")
+		Eventually(w.url(ctx, w.key("cm", "free"))).Should(Equal("https://example.com"))
+		Eventually(w.retracted(ctx, key)).Should(BeTrue())
+		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
+		Eventually(first.value(own + "invalid_objects")).Should(BeEquivalentTo(1))
+
+		By("emitting no other Event when other pairs change or the watcher restarts")
+		w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
+		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
+		first.stop()
+		w.watch().awaitReady()
+		w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
+		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
+		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
+		Expect(w.removals(ctx)).To(BeEmpty())
+
+		By("publishing the fixed pair as in sync")
+		w.ask(ctx, "cm", "free=example.com k=example.com")
+		Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
+		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
+	})
+})
+
+var _ = Describe("A forbidden namespace", func() {
+	It("does not delay others after a restart, and keeps its wants until it can be read", func(ctx SpecContext) {
+		w, closed := newWorld(ctx), newWorld(ctx)
+		closed.nats, closed.js, closed.pipeline = w.nats, w.js, w.pipeline
+		both := func(o *options) { o.config.Namespaces = []string{w.namespace, closed.namespace} }
+		first := w.watch(both).awaitReady()
+		kept, gone := closed.key("kept", "k"), closed.key("gone", "k")
+		for _, key := range []pipeline.Key{kept, gone} {
+			closed.create(ctx, key.Name, "k=example.com")
+			Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+		}
+		first.stop()
+		closed.delete(ctx, "gone")
+
+		const user = "a watcher that may read one of two namespaces"
+		read := rbacv1.PolicyRule{
+			Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"},
+			APIGroups: []string{""},
+		}
+		w.grant(ctx, user, "read", read)
+		w.watch(both, audited, func(o *options) {
+			o.cluster = rest.CopyConfig(cluster)
+			o.cluster.Impersonate.UserName = user
+		}).awaitReady()
+		w.create(ctx, "open", "k=example.com/open")
+		Eventually(w.url(ctx, w.key("open", "k"))).Should(Equal("https://example.com/open"))
+		Consistently(w.retracted(ctx, gone)).Should(BeFalse())
+
+		closed.grant(ctx, user, "read", read)
+		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
+		Expect(w.url(ctx, kept)()).To(Equal("https://example.com"))
+	})
+})
+
+// grant grants a user a permission in the namespace.
+func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.PolicyRule) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: name, Namespace: w.namespace}
+	_, err := kube.RbacV1().Roles(w.namespace).Create(ctx,
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	_, err = kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+var _ = Describe("A namespace that exceeds its limits", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	limited := func(l annotated.Limits) func(*options) {
+		return func(o *options) { o.config.Quota = l }
+	}
+
+	It("gets some of its keys, the same ones after a restart, and others once there is room", func(ctx SpecContext) {
+		for n := range 3 {
+			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
+		}
+		wanted := func() (names []string) {
+			for n := range 3 {
+				if name := fmt.Sprint("cm-", n); w.want(ctx, w.key(name, "k"))() != nil {
+					names = append(names, name)
+				}
+			}
+			return names
+		}
+		first := w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
+		Eventually(wanted).Should(HaveLen(2))
+		sentence := fmt.Sprintf("namespace %s asks for more than 2 keys and older ConfigMaps come first; remove some, "+
+			"or have --namespace-keys raised", w.namespace)
+		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
+		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
+		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
+
+		Expect(first.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
+		Expect(first.value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
+
+		By("restarting the watcher")
+		before := wanted()
+		first.stop()
+		w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
+		Consistently(wanted).Should(Equal(before))
+		Expect(w.notes(ctx, "InvalidAnnotation")).To(HaveLen(1))
+
+		By("deleting an object with a key")
+		w.delete(ctx, before[0])
+		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(before[0]))))
+	})
+})
+
+// options are the options of a watcher under test.
+type options struct {
+	config  watcher.Config
+	cluster *rest.Config
+	pace    watcher.Pace
+	dial    nats.Option
+}
+
+// instance is a running watcher.
+type instance struct {
+	log     *gbytes.Buffer
+	metrics *prometheus.Registry
+	health  *process.Health
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+// watch runs a watcher until the spec ends.
+func (w *world) watch(change ...func(*options)) *instance {
+	GinkgoHelper()
+	o := options{cluster: cluster, dial: w.nats.Dial()}
+	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
+	o.config.BindFlags(flags)
+	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
+	o.config.Election.Elect = lease.Elect
+	o.config.Election.Namespace = w.namespace
+	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second,
+		200*time.Millisecond
+	o.config.SigningKey = w.signingKey
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{
+		log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(),
+		cancel: cancel, ended: make(chan error, 1),
+	}
+	go func() {
+		defer GinkgoRecover()
+		i.ended <- i.run(ctx, o)
+	}()
+	DeferCleanup(i.stop)
+	return i
+}
+
+func (i *instance) run(ctx context.Context, o options) error {
+	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+	broker := process.NATSOptions{URL: "nats://in.process", Dial: o.dial}
+	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	rt := &process.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
+	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
+}
+
+// stop ends the watcher like SIGTERM. It may be called again.
+func (i *instance) stop() {
+	GinkgoHelper()
+	i.cancel()
+	var err error
+	Eventually(i.ended).Should(Receive(&err))
+	i.ended <- err
+	if !errors.Is(err, context.Canceled) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// ready returns the response of /readyz?verbose.
+func (i *instance) ready() string {
+	answer := httptest.NewRecorder()
+	i.health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
+	return answer.Body.String()
+}
+
+// awaitReady waits until the watcher publishes or is on standby.
+func (i *instance) awaitReady() *instance {
+	GinkgoHelper()
+	Eventually(i.ready).Should(And(
+		ContainSubstring("[+]configmaps ok"), ContainSubstring("[+]streams ok"), HaveSuffix("\nok")))
+	return i
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
@@ -19,10 +21,31 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
+
+func TestWatcher(t *testing.T) {
+	SetDefaultConsistentlyDuration(400 * time.Millisecond)
+	SetDefaultConsistentlyPollingInterval(20 * time.Millisecond)
+	suitetest.Run(t, "Watcher")
+}
+
+var cluster *rest.Config
+
+var _ = BeforeSuite(func() {
+	suitetest.ExpectNoLeaks()
+	cluster, kube = dialed(kubetest.Config(GinkgoTB()))
+})
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}
 
 // kube is an admin client.
 var kube *kubernetes.Clientset

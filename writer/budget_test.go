@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
@@ -84,5 +86,83 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		Expect(w.eventObjects()).To(HaveLen(2))
 		Expect(w.value(own + "events_dropped_total")()).To(BeEquivalentTo(2))
 		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
+	})
+})
+
+var _ = Describe("A tenant with slow results", func() {
+	It("does not delay other tenants for long, no matter how many results it has", func(ctx SpecContext) {
+		const each = 6 * time.Second // as with a webhook that does not respond
+		w := newWorld(ctx)
+		over := make(chan struct{})
+		defer close(over)
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/namespaces/slow/") {
+				select {
+				case <-over:
+				case <-time.After(each):
+				}
+				return reply(r, http.StatusNotFound,
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
+			}
+			return next(r)
+		})
+		slow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slow", UID: "uid", ResourceVersion: "1"}}
+		for i := range 500 {
+			slow.Name = fmt.Sprint("cm-", i)
+			w.publish(w.content(w.want(slow, "mydata", url), "body"))
+		}
+		Eventually(w.waiting).Should(BeEquivalentTo(500))
+		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
+		w.startWithoutWaiting()
+		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
+			Should(HaveKeyWithValue("mydata", "body"))
+	})
+})
+
+var _ = Describe("A malformed message", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	It("becomes a dead letter with its subject and payload, and does not delay others", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		good := w.content(w.want(cm, "mydata", url), "body")
+		key := pipeline.KeyOf(good.GetWant())
+		raw := func(subject string, data []byte) { must(w.js.Publish(w.ctx(), subject, data)) }
+		raw("curl.result.content.ns.name", []byte("too few tokens"))
+		raw("curl.result.content.ns.name.*", []byte("not escaped"))
+		raw(key.Content(), []byte("\xffgarbage"))
+		raw(key.Content(), nil)
+		raw(key.Content(), []byte(strings.Repeat("long ", 50_000)))
+		w.publish(good)
+		w.acknowledged()
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		deadLetters := w.deadLetters()
+		Expect(deadLetters).To(HaveLen(5))
+		for _, letter := range deadLetters {
+			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
+			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
+		}
+		// Messages are handled concurrently, so dead letters come in any order.
+		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"),
+			HaveField("Payload", []byte("too few tokens")))))
+	})
+})
+
+var _ = Describe("The shutdown of the writer", func() {
+	It("does not wait for an unavailable API server", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		cm := w.create(asking("cm", "mydata="+url))
+		w.calls.unreachable()
+		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
+		Eventually(w.health.Ready).Should(BeFalse())
+		begun := time.Now()
+		w.stop()
+		Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
+		Expect(w.waiting()).To(BeEquivalentTo(2))
 	})
 })

@@ -1,13 +1,21 @@
 package writer_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 var _ = Describe("An API server", func() {
@@ -73,4 +81,170 @@ var _ = Describe("An API server", func() {
 func forbidden(verb, resource string) string {
 	return `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
 		`"message":"User \"writer\" cannot ` + verb + ` resource \"` + resource + `\" in API group \"\""}`
+}
+
+var _ = Describe("A failed fetch", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	It("has an Event with the address of its URL, but no log line with it", func() {
+		const secret = "https://[2001:db8::1]:8443/x"
+		cm := w.create(asking("cm", "mydata="+secret))
+		r := w.failure(w.want(cm, "mydata", secret), 0)
+		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
+		r.GetFailure().Host = "2001:db8::1"
+		w.apply(r)
+		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from 2001:db8::1 is not allowed; " +
+			"key mydata has no value yet [why-empty 4]"))
+		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
+	})
+
+	It("has one Event even if the writer dies before or after it", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), "good"))
+		failed := w.failure(due(w.want(cm, "mydata", url)), 500)
+		well := w.content(due(w.want(cm, "mydata", url)), "better")
+		publishAndDie := func(r *v1.Result) {
+			w.calls.failing("events") // the process ends before its Event is written
+			w.publish(r)
+			Eventually(w.calls.all).Should(ContainElement("POST events"))
+			w.stop()
+			w.calls.with(nil)
+			w.start()
+			w.acknowledged()
+		}
+		publishAndDie(failed)
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
+		publishAndDie(well)
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
+		w.stop()
+		w.start() // a new process does not know which Events exist
+		w.publish(failed)
+		w.publish(well)
+		w.acknowledged()
+		Expect(w.events(cm)).To(HaveLen(2))
+	})
+})
+
+var _ = Describe("Objects whose requests fail while the API server is ready", func() {
+	const objects = 4
+	big := strings.Repeat("x", 900_000)
+
+	DescribeTable("leave the writer ready, have one Event each, and delay no other namespace:",
+		func(ctx SpecContext, disturb func(*world), body, note string, patches int) {
+			w := newWorld(ctx)
+			disturb(w)
+			w.start()
+			ready := watchReadiness(w)
+			var broken []*corev1.ConfigMap
+			for i := range objects {
+				cm := asking(fmt.Sprint("broken-", i), "mydata="+url)
+				if body == big {
+					cm.OwnerReferences = owners(1_200_000)
+				}
+				broken = append(broken, w.create(cm))
+				w.publish(w.content(w.want(broken[i], "mydata", url), body))
+			}
+			elsewhere := kubetest.Namespace(ctx, GinkgoTB(), w.kube, "healthy-", nil)
+			maps := w.kube.CoreV1().ConfigMaps(elsewhere)
+			healthy := must(maps.Create(ctx, asking("healthy", "mydata="+url), metav1.CreateOptions{}))
+			w.publish(w.content(w.want(healthy, "mydata", url), "body"))
+			Eventually(func() map[string]string {
+				return must(maps.Get(ctx, "healthy", metav1.GetOptions{})).Data
+			}).WithTimeout(3 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
+
+			w.acknowledged()
+			for _, cm := range broken {
+				Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(ContainSubstring(note)))
+			}
+			Expect(countOf(w, "PATCH configmaps")).To(BeNumerically("<=", objects*patches+1))
+			for _, cm := range broken { // as by the audit
+				w.apply(w.content(due(w.want(cm, "mydata", url)), body))
+				Expect(w.events(cm)).To(HaveLen(1))
+			}
+			Expect(countOf(w, "PATCH configmaps")).To(BeNumerically("<=", 2*objects*patches+1))
+			Expect(ready()).To(BeTrue(), "in each poll")
+		},
+		Entry("a mutating webhook returns a patch that does not apply", func(w *world) {
+			w.webhook("MutatingWebhookConfiguration", func() *admission.AdmissionResponse {
+				kind := admission.PatchTypeJSONPatch
+				return &admission.AdmissionResponse{
+					Allowed: true, PatchType: &kind, Patch: []byte(`[{"op":"remove","path":"/spec/missing"}]`),
+				}
+			})
+		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is slow "+
+			"or broken; ask the operator, the log of the writer has the error; key mydata has no value yet; retrying", 3),
+		Entry("a validating webhook does not respond", func(w *world) {
+			w.cluster.Timeout = time.Second // instead of 10 s
+			over := make(chan struct{})
+			w.webhook("ValidatingWebhookConfiguration", func() *admission.AdmissionResponse {
+				<-over
+				return nil
+			})
+			DeferCleanup(func() { close(over) })
+		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is "+
+			"slow", 3),
+		Entry("a webhook asks to come back", func(w *world) {
+			w.webhook("ValidatingWebhookConfiguration", func() *admission.AdmissionResponse {
+				return &admission.AdmissionResponse{Result: &metav1.Status{
+					Code: http.StatusServiceUnavailable, Details: &metav1.StatusDetails{RetryAfterSeconds: 30},
+				}}
+			})
+		}, "body", "WriteFailed: the API server refused to write the body from data.example.com", 2),
+		Entry("a policy removes the status", (*world).strip, "body",
+			"WriteFailed: an admission policy removes curl-status", 1),
+		Entry("their metadata leave no room in a request to etcd", func(*world) {}, big,
+			"BodyTooLarge: the ConfigMap with its metadata and the body for key mydata (900,000 bytes) is too large", 2),
+	)
+})
+
+// watchReadiness polls the readiness of the writer. The result reports whether it was ready in each poll.
+func watchReadiness(w *world) (always func() bool) {
+	stop, ended, ready := make(chan struct{}), make(chan struct{}), true
+	go func() {
+		defer close(ended)
+		for ticker := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				ticker.Stop()
+				return
+			case <-ticker.C:
+				ready = ready && w.health.Ready()
+			}
+		}
+	}()
+	end := sync.OnceFunc(func() {
+		close(stop)
+		<-ended
+	})
+	DeferCleanup(end)
+	return func() bool {
+		end()
+		return ready
+	}
+}
+
+func countOf(w *world, kind string) (n int) {
+	for _, call := range w.calls.all() {
+		if call == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// owners returns owner references that take about that many bytes. No garbage collector removes the object.
+func owners(size int) []metav1.OwnerReference {
+	const each = 250
+	all := make([]metav1.OwnerReference, size/each)
+	for i := range all {
+		all[i] = metav1.OwnerReference{
+			APIVersion: "v1", Kind: "Pod", Name: strings.Repeat("n", 200), UID: types.UID(fmt.Sprintf("%036d", i)),
+		}
+	}
+	return all
 }

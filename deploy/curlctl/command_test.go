@@ -1,15 +1,36 @@
 package curlctl_test
 
 import (
+	"context"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
+
+var kubeconfig string
+
+func TestCurlctl(t *testing.T) {
+	t.Setenv("COLUMNS", "")              // the width of the terminal that runs the specs
+	kubeconfig = os.Getenv("KUBECONFIG") // only inCluster uses it
+	t.Setenv("KUBECONFIG", os.DevNull)
+	suitetest.Run(t, "Curlctl")
+}
+
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 var _ = Describe("The program", func() {
 	It("names itself as a plugin when kubectl runs it", func(ctx SpecContext) {
@@ -66,5 +87,216 @@ var _ = Describe("The program", func() {
 		Expect(os.WriteFile(filepath.Join(beside, operate.BesideKubeconfig),
 			[]byte(`{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`), 0o600)).To(Succeed())
 		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).code).To(BeZero())
+	})
+})
+
+// Commands in pages: on their own line, and as code within a sentence.
+var (
+	ownLine     = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
+	inSentence  = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
+	placeholder = regexp.MustCompile(`(^|=)(?:ID|\[ID…\]|N)$`)
+)
+
+// TestDocumentedCommandsAreValid parses each command of curlctl in pages, runbooks and alerts, with its flags and
+// arguments.
+func TestDocumentedCommandsAreValid(t *testing.T) {
+	root := filepath.Join("..", "..")
+	n := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains([]string{".git", ".cache", "testdata", "bin"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		switch filepath.Ext(path) {
+		case ".md", ".yaml", ".txt", ".tmpl", ".json":
+		default:
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for line, whole := range documented(string(text)) {
+			n++
+			if wrong := parse(line, whole); wrong != "" {
+				t.Errorf("%s: %s\n\t%s", path, line, wrong)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 80 {
+		t.Errorf("found only %d commands", n)
+	}
+}
+
+// documented returns the commands of a text (true: on its own line).
+func documented(text string) map[string]bool {
+	lines := map[string]bool{}
+	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = false
+	}
+	for _, match := range ownLine.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = true
+	}
+	return lines
+}
+
+// parse returns the error of a command line, or an empty string. A command within a sentence may lack its argument.
+func parse(line string, whole bool) string {
+	line, _, _ = strings.Cut(line, " #")
+	for _, end := range []string{" | ", " & ", "; ", " > ", " && ", " …", ")"} {
+		line, _, _ = strings.Cut(line, end)
+	}
+	line = strings.TrimPrefix(strings.TrimPrefix(line, "kubectl curl-me-that"), "bin/")
+	args := strings.Fields(strings.TrimPrefix(line, "curlctl"))
+	for i, arg := range args {
+		args[i] = placeholder.ReplaceAllString(strings.Trim(arg, `"'\`), "${1}1")
+	}
+	root := curlctl.Command("curlctl")
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return "there is no such command"
+	}
+	if err := cmd.ParseFlags(rest); err != nil && (whole || !strings.Contains(err.Error(), "needs an argument")) {
+		return err.Error()
+	}
+	if !whole && len(cmd.Flags().Args()) == 0 {
+		return ""
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// guarded runs a broker with a user app, and a user per identity with exactly its permissions.
+func guarded(ctx context.Context) *world {
+	GinkgoHelper()
+	list := func(subjects []string, user string) string {
+		quoted := make([]string, len(subjects))
+		for i, s := range subjects {
+			quoted[i] = `"` + strings.Replace(s, ".USER.>", "."+user+".>", 1) + `"`
+		}
+		return "[" + strings.Join(quoted, ", ") + "]"
+	}
+	var users strings.Builder
+	for _, i := range operate.Identities() {
+		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name,
+			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
+	}
+	w := configured(ctx, "authorization { users: [\n{ user: app, password: p }\n"+users.String()+"] }\n")
+	w.connect = nil // each spec selects a user
+	return w
+}
+
+func (w *world) as(user string) *world {
+	as := *w
+	as.connect = []string{"--nats-url", strings.Replace(w.server.URL(), "://", "://"+user+":p@", 1)}
+	return &as
+}
+
+var _ = Describe("An identity", func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) {
+		w = guarded(ctx)
+		for i := range 3 {
+			w.fail(ctx, w.timed(ctx, cm(i), "https://a.example.com/", &v1.Due{
+				Cause: v1.Cause_CAUSE_RECHECK, Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+			}, time.Hour), v1.FailureClass_FAILURE_CLASS_TIMEOUT)
+		}
+	})
+
+	// reading has commands that every identity may run.
+	reading := [][]string{
+		{"failures"},
+		{"failures", "--summary"},
+		{"failures", "--host=a.example.com", "--since=1h"},
+		{"failures", "show", "1"},
+		{"wants"},
+		{"timers"},
+		{"status"},
+		{"replay", "--all", "--dry-run"},
+		{"setup", "--dry-run"},
+		{"__complete", "failures", "show", ""},
+		{"__complete", "replay", "--host", ""},
+		{"failing"},
+		{"failing", "-o", "json"},
+		{"__complete", "wants", "--namespace", ""},
+	}
+	replaying := [][]string{
+		{"replay", "1"}, {"replay", "--all", "--rate=100"}, {"refetch", "default/cm-001"}, {"refetch", "--all"},
+	}
+	administering := [][]string{
+		{"pause"}, {"resume"}, {"failures", "purge", "--since=1h", "--yes"}, {"failures", "purge", "--all", "--yes"},
+	}
+
+	can := func(ctx context.Context, user string, all ...[]string) {
+		GinkgoHelper()
+		for _, args := range all {
+			r := w.as(user).run(ctx, args...)
+			Expect(r.code).To(BeZero(), "%s: %v\n%s%s", user, args, r.out, r.err)
+		}
+	}
+	cannot := func(ctx context.Context, user string, all ...[]string) {
+		GinkgoHelper()
+		before := w.lastSequences(ctx)
+		for _, args := range all {
+			begun := time.Now()
+			r := w.as(user).run(ctx, args...)
+			Expect(r.code).To(Equal(4), "%s: %v\n%s%s", user, args, r.out, r.err)
+			Expect(r.err).To(ContainSubstring("this NATS user may not publish to "))
+			Expect(strings.Count(r.err, "\n")).To(Equal(1))
+			Expect(time.Since(begun)).To(BeNumerically("<", 8*time.Second), "less than the timeout of a request")
+		}
+		Expect(w.lastSequences(ctx)).To(Equal(before))
+		Expect(w.failed(ctx)).To(Equal(3))
+	}
+
+	It("of a viewer sees everything and changes nothing", func(ctx SpecContext) {
+		can(ctx, operate.Viewer, reading...)
+		cannot(ctx, operate.Viewer, replaying...)
+		cannot(ctx, operate.Viewer, administering...)
+	})
+
+	It("of a replayer also replays and refetches", func(ctx SpecContext) {
+		can(ctx, operate.Replayer, reading...)
+		cannot(ctx, operate.Replayer, administering...)
+		can(ctx, operate.Replayer, replaying...)
+	})
+
+	It("of a replayer waits for a replay", func(ctx SpecContext) {
+		r := w.as(operate.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
+		Expect(r.code).To(Equal(6), r.err)
+		Expect(r.out).To(ContainSubstring("3 pending"))
+	})
+
+	It("of an admin does everything", func(ctx SpecContext) {
+		can(ctx, operate.Admin, reading...)
+		can(ctx, operate.Admin, replaying...)
+		can(ctx, operate.Admin, administering...)
+	})
+
+	It("is recognized by the doctor", func(ctx SpecContext) {
+		for user, all := range map[string]string{
+			operate.Viewer: "viewer", operate.Replayer: "viewer, replayer", operate.Admin: "viewer, replayer, admin",
+		} {
+			Expect(flat(w.as(user).run(ctx, "doctor").out)).
+				To(ContainSubstring("user " + user + " has the permissions of " + all + " streams "))
+		}
+	})
+
+	It("with a wrong password cannot connect, and the password is not printed", func(ctx SpecContext) {
+		r := runAs(ctx, "curlctl", time.Now, "failures", "--nats-url", strings.Replace(w.server.URL(), "://",
+			"://viewer:wrong@", 1))
+		Expect(r.code).To(Equal(3))
+		Expect(r.err).NotTo(ContainSubstring("wrong"))
 	})
 })

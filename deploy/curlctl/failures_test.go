@@ -1,14 +1,28 @@
 package curlctl_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 var _ = Describe("failures", func() {
@@ -164,3 +178,340 @@ var _ = Describe("failures", func() {
 		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
 	})
 })
+
+var _ = Describe("failing", func() {
+	var w *world
+	// The clock of curlctl in these specs is 20 minutes and 30 seconds ahead.
+	at := func(d time.Duration) time.Time { return time.Now().Add(20*time.Minute + 30*time.Second + d) }
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	// keys adds keys that are failing, pending, stale and ok.
+	keys := func(ctx SpecContext) {
+		GinkgoHelper()
+		refresh := func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) }
+		named := func(name string) pipeline.Key { return pipeline.Key{Namespace: "shop", Name: name, Key: "list"} }
+		timer := func(name, url string, next time.Duration, change func(*v1.Due)) *v1.Want {
+			due := &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}
+			change(due)
+			return w.timed(ctx, named(name), url, due, time.Until(at(next)), refresh)
+		}
+		since := timestamppb.New(at(-30*time.Minute - 10*time.Second))
+		missing := timer("missing", "https://a.example.com/prices?token=secret", 47*time.Minute+10*time.Second,
+			func(d *v1.Due) {
+				d.Cause, d.Reported, d.FirstFailedAt = v1.Cause_CAUSE_RECHECK, v1.FailureClass_FAILURE_CLASS_BAD_STATUS, since
+				d.StatusCode = 503
+			})
+		w.fail(ctx, missing, v1.FailureClass_FAILURE_CLASS_BAD_STATUS)
+		timer("slow", "http://192.0.2.7/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
+			d.Cause, d.Reported, d.Attempts, d.FirstFailedAt = v1.Cause_CAUSE_RETRY, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
+				2, timestamppb.New(at(-10*time.Minute-10*time.Second))
+		})
+		timer("paused-host", "https://b.example.com/", 10*time.Minute+10*time.Second, func(d *v1.Due) {
+			d.Cause, d.WaitsFor = v1.Cause_CAUSE_PARKED, v1.WaitsFor_WAITS_FOR_PAUSE
+		})
+		timer("old", "https://c.example.com/", 10*time.Minute+10*time.Second,
+			func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(-25 * time.Minute)) })
+		timer("late", "https://d.example.com/", -10*time.Minute, func(*v1.Due) {})
+		timer("well", "https://e.example.com/", 10*time.Minute+10*time.Second,
+			func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
+		w.want(ctx, named("new"), "https://f.example.com/")
+	}
+
+	It("lists failing, waiting and stale keys with reason and next try", func(ctx SpecContext) {
+		keys(ctx)
+		golden("failing", w.ok(ctx, "failing"))
+		Expect(w.ok(ctx, "failing", "--host=192.0.2.7", "-o", "name")).To(Equal("key/shop/slow/list\n"))
+		Expect(w.ok(ctx, "failing", "-n", "shop", "--name", "old", "-o", "name")).To(Equal("key/shop/old/list\n"))
+		var list struct{ Items []map[string]any }
+		text := w.ok(ctx, "failing", "-o", "json")
+		Expect(json.Unmarshal([]byte(text), &list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(6))
+		Expect(list.Items[0]).To(And(HaveKeyWithValue("reason", "BadStatus"), HaveKeyWithValue("status",
+			BeEquivalentTo(503)), HaveKeyWithValue("host", "a.example.com")))
+		Expect(text).NotTo(ContainSubstring("secret"))
+		Expect(w.ok(ctx, "failing", "--summary")).To(MatchRegexp(`1 +failing +BadStatus 503 +a.example.com +30m `))
+		Expect(w.ok(ctx, "failing", "--summary", "-o", "json")).To(ContainSubstring(`"reason": "Parked",`))
+		Expect(w.run(ctx, "failing", "-n", "elsewhere").err).To(HaveSuffix("No keys are failing, refused, contested, " +
+			"stale or pending.\n"))
+	})
+
+	It("shows the last check of each key and what it waits for", func(ctx SpecContext) {
+		keys(ctx)
+		golden("failing-wide", w.ok(ctx, "failing", "-o", "wide"))
+		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("key/shop/missing/list\nkey/shop/old/list\n"))
+		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(HaveSuffix("No keys are stale.\n"))
+		var list struct{ Items []map[string]any }
+		Expect(json.Unmarshal([]byte(w.ok(ctx, "wants", "--name", "slow", "-o", "json")), &list)).To(Succeed())
+		Expect(list.Items).To(ConsistOf(And(
+			HaveKey("lastChecked"), HaveKeyWithValue("state", "failing"), HaveKeyWithValue("reason", "Timeout"),
+		)))
+		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
+	})
+
+	It("shows the pause of a host that responds with 429, which refetch ignores", func(ctx SpecContext) {
+		site := newOrigin()
+		site.busy.Store(true)
+		w.fetch()
+		w.want(ctx, cm(1), site.URL+"/page")
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).
+			Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		Expect(w.ok(ctx, "failures", "-o", "name")).To(BeEmpty(), "nothing was given up")
+		Expect(w.ok(ctx, "status")).To(MatchRegexp(`PAUSED HOST +REASON +KEYS +NEXT TRY\nlocalhost +BadStatus 429 +1 +39m\n`))
+		Expect(w.ok(ctx, "status", "-o", "json")).To(ContainSubstring(`"status": 429`))
+		Expect(w.ok(ctx, "timers", "-o", "wide")).To(MatchRegexp(`39m +retry .* pause of localhost +BadStatus 429 `))
+
+		w.ok(ctx, "refetch", "default/cm-001")
+		Eventually(site.gets.Load).Should(BeEquivalentTo(2), "an hour before the end of the pause")
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).
+			Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
+		site.busy.Store(false)
+		site.up.Store(true)
+		w.ok(ctx, "refetch", "default/cm-001")
+		Eventually(func() string { return w.ok(ctx, "failing", "--name=cm-001", "-o", "name") }).Should(BeEmpty())
+		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
+	})
+
+	It("lists an unsigned want that needs credentials as failing", func(ctx SpecContext) {
+		site := newOrigin()
+		site.up.Store(true)
+		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
+		Expect(os.WriteFile(headers, fmt.Appendf(nil,
+			`- {host: localhost, schemes: [http], ports: [%s], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
+			site.URL[strings.LastIndex(site.URL, ":")+1:]), 0o600)).To(Succeed())
+		w.fetch(func(c *fetcher.Config) { c.TrustedKeys, c.Get.HeaderFile = keys, headers })
+		_, sequence := w.want(ctx, cm(1), site.URL)
+		Eventually(func() int { return w.failed(ctx) }).Should(Equal(1))
+		Eventually(func(g Gomega) {
+			fetchers, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(fetchers.CachedInfo().AckFloor.Stream).To(BeNumerically(">=", sequence), "the fetcher has handled it")
+		}).Should(Succeed())
+		Expect(w.ok(ctx, "failing", "--no-headers")).To(MatchRegexp(`failing +AddressDenied .* default +cm-001 `))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* failing `))
+		w.forget(ctx, cm(1))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
+	})
+
+	It("does not list keys that have recovered", func(ctx SpecContext) {
+		site := newOrigin()
+		w.fetch()
+		for i := range 4 {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(func() int { return w.failed(ctx) }).Should(Equal(4))
+		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`(?m)^\d+ .*cm-000 .* failing `))
+		Eventually(func() string { return w.ok(ctx, "failing") }).Should(MatchRegexp(`failing +BadStatus 503 .*cm-000`))
+		site.up.Store(true)
+		w.ok(ctx, "refetch", "default/cm-001")
+		w.forget(ctx, cm(2))
+		w.want(ctx, cm(3), site.URL+"/another")
+		for name, now := range map[string]string{
+			"cm-000": "failing", "cm-001": "recovered", "cm-002": "gone",
+			"cm-003": "changed",
+		} {
+			Eventually(func() string { return w.ok(ctx, "failures", "--no-headers", "--name", name) }).
+				Should(ContainSubstring(" "+now+" "), name)
+		}
+		Eventually(func() string { return w.ok(ctx, "failing", "-o", "name") }).Should(Equal("key/default/cm-000/my.data\n"))
+		Expect(w.ok(ctx, "failures", "-o", "json", "--name", "cm-001")).To(ContainSubstring(`"now": "recovered"`))
+		Expect(w.ok(ctx, "failures", "--limit=0", "-o", "json")).NotTo(ContainSubstring(`"now"`))
+	})
+})
+
+var _ = Describe("replay", func() {
+	var (
+		w    *world
+		site *origin
+	)
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		site = newOrigin()
+	})
+
+	// broken publishes n wants, and waits until a real fetcher has given them up.
+	broken := func(ctx context.Context, n int) {
+		GinkgoHelper()
+		for i := range n {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(ctx, func() int { return w.failed(ctx) }).Should(Equal(n))
+	}
+	contents := func(ctx context.Context) (names []string) {
+		GinkgoHelper()
+		stream := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
+		info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
+		for subject := range info.State.Subjects {
+			_, key, err := pipeline.ParseSubject(subject)
+			Expect(err).NotTo(HaveOccurred())
+			names = append(names, key.Name)
+		}
+		return names
+	}
+	// apply acknowledges all results, like the writer.
+	apply := func() *sync.Map {
+		applied := new(sync.Map)
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
+				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
+			}, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+				if kind, key, err := pipeline.ParseSubject(d.Subject()); err == nil && kind == pipeline.KindContent {
+					applied.Store(key, true)
+				}
+				return pipeline.Ack()
+			})
+		}()
+		DeferCleanup(func() { cancel(); <-ended })
+		return applied
+	}
+
+	It("fetches wanted keys and waits for the outcome", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 20)
+		w.forget(ctx, cm(3))
+		w.want(ctx, cm(4), site.URL+"/another")
+		Eventually(ctx, func() int { return w.failed(ctx) }).Should(Equal(21))
+		site.up.Store(true)
+		apply()
+
+		r := w.run(ctx, "replay", "--host=localhost", "--wait", "--timeout=30s")
+		Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
+		golden("replay-wait", sortedLines(r.out))
+		Expect(w.failed(ctx)).To(Equal(21), "failures are kept")
+	})
+
+	It("reports keys that fail again, with both failures", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 2)
+		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
+		Expect(r.code).To(Equal(6), "%s %s", r.out, r.err)
+		Expect(r.out).To(ContainSubstring("2 failed again"))
+		Expect(r.out).To(
+			MatchRegexp(`Failed again: default/cm-001/my.data \(BadStatus 503\), is failure \d\.`))
+		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2))
+
+		By("reporting the same counts, although older failures of the keys are selected")
+		r = w.run(ctx, "replay", "1", "2", "3", "4", "--wait", "--timeout=30s")
+		Expect(r.out).To(And(ContainSubstring("Skipped 2 failures: there is a newer one"),
+			ContainSubstring("2 failed again")))
+		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
+		Eventually(func(g Gomega) {
+			var links []uint64
+			for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+				g.Expect(err).NotTo(HaveOccurred())
+				links = append(links, f.Message.GetReplayOf())
+			}
+			g.Expect(links).To(ConsistOf(BeEquivalentTo(0), BeEquivalentTo(0), BeEquivalentTo(1), BeEquivalentTo(2),
+				BeEquivalentTo(3), BeEquivalentTo(4)))
+		}).Should(Succeed())
+
+		site.up.Store(true)
+		apply()
+		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s", "-o", "json")
+		Expect(r.code).To(BeZero(), r.err)
+		var list struct {
+			Items []struct{ Verdict, Outcome string }
+		}
+		Expect(json.Unmarshal([]byte(r.out), &list)).To(Succeed())
+		said := map[string]int{}
+		for _, item := range list.Items {
+			said[item.Verdict+":"+item.Outcome]++
+		}
+		Expect(said).To(Equal(map[string]int{"replayed:fetched": 2, "older failure of the same key:": 4}))
+	})
+
+	It("replays once if it runs twice without a fetcher", func(ctx SpecContext) {
+		stop := w.fetch()
+		broken(ctx, 5)
+		stop()
+		site.up.Store(true)
+		gets := site.gets.Load()
+		r := w.run(ctx, "replay", "--all", "--wait", "--timeout=300ms")
+		Expect(r.out).To(And(ContainSubstring("Replayed 5 failures."), ContainSubstring("Outcome: 5 ")))
+		Expect(r.err).To(ContainSubstring("Stopped waiting for 5 fetches. Fetching continues."))
+		Expect(w.ok(ctx, "replay", "--all")).To(ContainSubstring("Replayed none of 5 failures."))
+		w.fetch()
+		Eventually(ctx, func() []string { return contents(ctx) }).Should(HaveLen(5))
+		Expect(site.gets.Load() - gets).To(BeEquivalentTo(5))
+	})
+
+	It("replays once if it runs concurrently", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 30)
+		site.up.Store(true)
+		applied := apply()
+		done := make(chan result)
+		for range 4 {
+			go func() {
+				defer GinkgoRecover()
+				done <- w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
+			}()
+		}
+		for range 4 {
+			r := <-done
+			Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
+		}
+		n := 0
+		applied.Range(func(any, any) bool { n++; return true })
+		Expect(n).To(Equal(30))
+		Expect(w.failed(ctx)).To(Equal(30))
+	})
+
+	It("cancels the pending recheck", func(ctx SpecContext) {
+		stop := w.fetch()
+		broken(ctx, 1)
+		stop()
+		Expect(w.client.PendingTimer(ctx, cm(0))).Error().NotTo(HaveOccurred())
+		w.ok(ctx, "replay", "1")
+		Expect(w.client.PendingTimer(ctx, cm(0))).Error().To(MatchError(pipeline.ErrNoMessage))
+	})
+
+	It("includes keys between two retries with --all, which have no failure in the record", func(ctx SpecContext) {
+		w.timed(ctx, cm(0), site.URL, &v1.Due{Cause: v1.Cause_CAUSE_RETRY, Attempts: 2}, time.Hour)
+		w.timed(ctx, cm(1), site.URL, &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}, time.Hour)
+		w.failing(ctx, cm(2), site.URL)
+		Expect(w.ok(ctx, "replay", "--all")).To(Equal("Replayed 2 failures.\n"))
+		Expect(w.client.LastDue(ctx, cm(0))).Error().NotTo(HaveOccurred())
+		Expect(w.client.LastDue(ctx, cm(1))).Error().To(MatchError(pipeline.ErrNoMessage))
+	})
+
+	It("changes nothing in a dry run", func(ctx SpecContext) {
+		w.failing(ctx, cm(1), site.URL)
+		before := w.lastSequences(ctx)
+		Expect(w.ok(ctx, "replay", "--all", "--dry-run")).To(Equal("Would replay 1 failure.\n"))
+		Expect(w.lastSequences(ctx)).To(Equal(before))
+	})
+
+	It("asks for confirmation above 100", func(ctx SpecContext) {
+		for i := range 101 {
+			w.failing(ctx, cm(i), site.URL)
+		}
+		before := w.lastSequences(ctx)
+		r := w.run(ctx, "replay", "--all")
+		Expect(r.code).To(Equal(8))
+		Expect(r.err).To(ContainSubstring("--yes"))
+		Expect(w.lastSequences(ctx)).To(Equal(before))
+		Expect(w.ok(ctx, "replay", "--all", "--yes", "--rate=1000")).To(Equal("Replayed 101 failures.\n"))
+	})
+})
+
+// lastSequences returns the last sequences of the streams.
+func (w *world) lastSequences(ctx context.Context) (all []uint64) {
+	GinkgoHelper()
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		stream := suitetest.Must(w.js.Stream(ctx, name))
+		all = append(all, stream.CachedInfo().State.LastSeq)
+	}
+	return all
+}
+
+// sortedLines sorts the first lines, whose order depends on timing.
+func sortedLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(lines[:slices.IndexFunc(lines, func(line string) bool { return !strings.HasPrefix(line, "Skipped") })])
+	return strings.Join(lines, "\n") + "\n"
+}

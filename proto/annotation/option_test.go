@@ -1,9 +1,14 @@
 package annotation_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -169,4 +174,224 @@ func TestNewWithOtherSettings(t *testing.T) {
 	if url, _ := request.URL("a"); err != nil || url != "http://e.example.com" || request.Refresh != time.Second {
 		t.Errorf("got %+v, %v", request, err)
 	}
+}
+
+// maxProblemBytes is the maximum size of all problems of an object. Most problems share one text.
+const maxProblemBytes = 2 * annotation.MaxProblems * 1024
+
+// FuzzProblems checks that no annotations and labels, here name=value in lines, give many problems, and that the
+// writer, which has no --min-refresh, explains them like the watcher.
+func FuzzProblems(f *testing.F) {
+	repeat := func(n int, format string) string {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, format, i)
+		}
+		return text.String()
+	}
+	const prefix, key = "x-kv8s.io/", annotation.DefaultKey + "="
+	keys := key + repeat(128, "k%d=e.example.com ") + "\n"
+	for _, seed := range [][2]string{
+		{repeat(9500, prefix+"curl-me-%d=\n"), ""},
+		{key + "a=b\n" + repeat(99, strings.Repeat("x", 240)+"-kv8s.io/curl-now%d=\n"), ""},
+		{"", repeat(900, prefix+"curl-me-tha%d\n")},
+		{key + repeat(128, strings.Repeat("k", 240)+"%d=ftp://b "), repeat(900, prefix+"curl-no%d=\n")},
+		{key + strings.Repeat(".=a ", 128), ""},
+		{keys + prefix + "curl-refresh=" + repeat(128, "k%d=1ms "), repeat(9, prefix+"curl-no%d\n")},
+		{keys + prefix + "curl-refresh=" + repeat(128, "k%d=1ms ") + "\n" + repeat(9, prefix+"curl-x%d=\n"), ""},
+		{keys + prefix + "curl-expect=" + strings.Repeat("k1=(\t", 1300), ""},
+		{keys + prefix + "curl-select=" + repeat(128, "k%d=1 +\t"), ""},
+		{keys + annotation.LegacyKey + "=a=b\n" + prefix + "curl-sha256=x", ""},
+		{key + "," + strings.Repeat("=", 30_000), ""},
+	} {
+		f.Add(seed[0], seed[1])
+	}
+	o := annotation.Defaults()
+	watcher := grammar(f)
+	o.MinRefresh = 0
+	writer, err := annotation.New(o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, annotations, labels string) {
+		object := &metav1.ObjectMeta{Annotations: lines(annotations), Labels: lines(labels)}
+		request, err := watcher.ParseObject(object)
+		size := 0
+		for _, p := range request.Problems {
+			size += len(p.Key) + len(p.Rule) + len(p.Text)
+		}
+		if err != nil {
+			size += len(err.Error())
+		}
+		if len(request.Problems) > annotation.MaxProblems || size > maxProblemBytes {
+			t.Errorf("%d problems of %d bytes", len(request.Problems), size)
+		}
+		if watcher.Concerns(object) != (request.Present || len(request.Problems) > 0) {
+			t.Error("an object with problems is ignored")
+		}
+		same, sameErr := writer.ParseObject(object)
+		if a, b := request.Problem(err), same.Problem(sameErr); a != b {
+			t.Errorf("the watcher explains %q, the writer %q", a, b)
+		}
+		for field := range strings.FieldsSeq(object.Annotations[annotation.DefaultKey]) {
+			key, _, _ := strings.Cut(field, "=")
+			legal := strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+			if err == nil && legal && !request.Names(key) {
+				t.Errorf("key %q is annotated, but would be removed", key)
+			}
+		}
+	})
+}
+
+// lines returns the names and values of lines. A tab is a line feed in a value.
+func lines(text string) map[string]string {
+	all := map[string]string{}
+	for line := range strings.SplitSeq(text, "\n") {
+		name, value, _ := strings.Cut(line, "=")
+		all[name] = strings.ReplaceAll(value, "\t", "\n")
+	}
+	return all
+}
+
+func TestTyposAreLookedForAmongFewNames(t *testing.T) {
+	for n, want := range map[int]int{1024: 1024, 1025: 0} {
+		names := map[string]string{}
+		for i := range n {
+			names[fmt.Sprintf("x-kv8s.io/curl-%04x", i)] = ""
+		}
+		request, _ := grammar(t).ParseObject(&metav1.ObjectMeta{Annotations: names})
+		if got := len(request.Problems) + request.Omitted; got != want {
+			t.Errorf("%d annotations: got %d problems, want %d", n, got, want)
+		}
+	}
+}
+
+func TestProtects(t *testing.T) {
+	for _, c := range []struct {
+		namespace, name string
+		want            bool
+	}{
+		{"default", "app", false},
+		{"default", "kube-root-ca.crt", true},
+		{"kube-system", "app", true},
+		{"kube-systems", "app", false},
+	} {
+		if got := annotation.Protects(annotation.DefaultProtected(), c.namespace, c.name); got != c.want {
+			t.Errorf("%s/%s: got %t", c.namespace, c.name, got)
+		}
+	}
+}
+
+func TestSelectorExcludesTheIgnoreLabel(t *testing.T) {
+	selector, err := labels.Parse(annotation.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if selector.Matches(labels.Set{annotation.IgnoreLabel: annotation.IgnoreValue}) || !selector.Matches(labels.Set{}) {
+		t.Errorf("%q does not exclude only %s=%s", annotation.Selector, annotation.IgnoreLabel, annotation.IgnoreValue)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for name, c := range map[string]struct{ value, shown string }{
+		"as written":         {"not correct", "not correct"},
+		"as written, spaces": {"  not   correct ", "  not   correct "},
+		"sample":             {"mydata=this isn't a url", "mydata=this isn't a url"},
+		"new lines":          {"not\ncorrect\r\n", "not correct  "},
+		"control characters": {"not\x00\x1bcorrect\u2028\u202e", "not  correct  "},
+		"invalid UTF-8":      {"not \xff\xfe correct", "not \uFFFD correct"},
+		"scheme":             {"a=ftp://e.example.com/x", "a=ftp://e.example.com/x"},
+		"query":              {"a=ftp://e.example.com/x?token=secret", "a=ftp://e.example.com/x?…"},
+		"query, next pair": {
+			"a=e.example.com/?t=secret b=ftp://e.example.com?t=secret",
+			"a=e.example.com/?… b=ftp://e.example.com?…",
+		},
+		"query over white space": {"a=e.example.com/?t=se cret or\nmore b=x", "a=e.example.com/?… b=x"},
+		"empty query":            {"a=ftp://e.example.com/?", "a=ftp://e.example.com/?"},
+		"fragment":               {"a=ftp://e.example.com/#secret", "a=ftp://e.example.com/#…"},
+		"fragment and query":     {"a=ftp://e.example.com/#secret?secret", "a=ftp://e.example.com/#…"},
+		"user":                   {"a=https://secret@e.example.com/x", "a=…"},
+		"password":               {"a=https://user:secret@e.example.com/x?q=1 b=c", "a=… b=c"},
+		"password, no scheme":    {"a=user:secret@e.example.com", "a=…"},
+		"password, no key":       {"https://user:secret@e.example.com/x", "…"},
+		"password, bad key":      {"$a=https://user:secret@e.example.com/x", "$a=…"},
+		"? in password":          {"a=https://user:sec?ret@e.example.com b=c", "a=… b=c"},
+		"space in password":      {"a=https://user:sec ret@e.example.com/x", "a=…"},
+		"space before password":  {"a= https://user:secret@e.example.com/x", "a=…"},
+		"a value too long":       {strings.Repeat("a", annotation.MaxValueBytes+1), "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := grammar(t).Parse(map[string]string{annotation.DefaultKey: "a=b", "x-kv8s.io/curl-suspend": c.value})
+			want := "annotation curl-suspend value '" + c.shown + "' is not true or false" + blocked
+			if err.Error() != want {
+				t.Errorf("\n got %q\nwant %q", err, want)
+			}
+		})
+	}
+}
+
+func TestOnlyTheBadPartIsShown(t *testing.T) {
+	for value, shown := range map[string]string{
+		"a=e.example.com oops b=e.example.com":         "a=e.example.com oops",
+		"a=e.example.com b=e.example.com\noops":        "b=e.example.com oops",
+		"oops a=e.example.com":                         "oops",
+		"a=e.example.com/?t=S3CR3T et b=e.example.com": "a=e.example.com/?…",
+		"b=c a=https://u:S3CR3 T @e.example.com/":      "a=…",
+		"b=c a = https://e.example.com":                "b=c a = https://e.example.com",
+	} {
+		_, err := grammar(t).Parse(ask(value))
+		if err == nil || err.Error() != "annotation value '"+shown+"' does not match expected format key=url" {
+			t.Errorf("%s: got %v", value, err)
+		}
+	}
+}
+
+func TestAWordWithPartOfASecretIsNotShown(t *testing.T) {
+	_, err := grammar(t).Parse(with(annotation.RefreshName, "1h a=https://user:sec ret@example.com"))
+	if err == nil || err.Error() != "annotation curl-refresh value '1h a=…' is not a duration such as 10m"+blocked {
+		t.Error(err)
+	}
+}
+
+func TestErrorTextIsCut(t *testing.T) {
+	shown := func(value string) string {
+		_, err := grammar(t).Parse(ask(value))
+		text := strings.TrimPrefix(err.Error(), "annotation value '")
+		return strings.TrimSuffix(text, "' does not match expected format key=url")
+	}
+	if exact := strings.Repeat("ü", 200); shown(exact) != exact {
+		t.Errorf("200 characters were shortened: %q", shown(exact))
+	}
+	if got := shown(strings.Repeat("ü", 201)); utf8.RuneCountInString(got) != 200 || !strings.HasSuffix(got, "ü…") {
+		t.Errorf("201 characters gave %q", got)
+	}
+	// Secrets are hidden before the text is cut.
+	if got := shown("a=https://user:" + strings.Repeat("s", 300) +
+		"@e.example.com/ b"); got != "a=…" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func ExampleGrammar_Parse() {
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		panic(err)
+	}
+	request, err := grammar.Parse(map[string]string{
+		"x-kv8s.io/curl-me-that": "ca.pem=https://example.com/ca.pem motd=example.com/motd news=ftp://example.com/",
+		"x-kv8s.io/curl-refresh": "1h motd=10m",
+	})
+	if err != nil {
+		panic(err)
+	}
+	for _, pair := range request.Pairs {
+		fmt.Println(pair.Key, pair.URL, request.Interval(pair.Key))
+	}
+	for _, problem := range request.Problems {
+		fmt.Println(problem.Key, problem.Text)
+	}
+	// Output:
+	// ca.pem https://example.com/ca.pem 1h0m0s
+	// motd https://example.com/motd 10m0s
+	// news annotation curl-me-that, pair 3 (key news): the scheme must be http or https; use http:// or https://
 }

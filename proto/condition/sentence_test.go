@@ -225,3 +225,36 @@ func TestEveryDetailHasWords(t *testing.T) {
 		}
 	}
 }
+
+// now is the time of the tests.
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// ago returns the timestamp of a time before now.
+func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
+
+// A key is stale more than three intervals after its last successful fetch, and never without an
+// interval.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	const interval = 10 * time.Minute
+	for name, tt := range map[string]struct {
+		due      *v1.Due
+		interval time.Duration
+		want     bool
+	}{
+		"no interval":       {&v1.Due{FreshUntil: ago(time.Hour)}, 0, false},
+		"nothing known":     {&v1.Due{}, interval, false},
+		"was due long ago":  {&v1.Due{FreshUntil: ago((condition.StaleIntervals-1)*interval + 1)}, interval, true},
+		"just not yet":      {&v1.Due{FreshUntil: ago((condition.StaleIntervals - 1) * interval)}, interval, false},
+		"fails for long":    {&v1.Due{FirstFailedAt: ago(condition.StaleIntervals*interval + 1)}, interval, true},
+		"not for so long":   {&v1.Due{FirstFailedAt: ago(condition.StaleIntervals * interval)}, interval, false},
+		"fails, good since": {&v1.Due{FirstFailedAt: ago(time.Hour), FreshUntil: ago(0)}, interval, false},
+	} {
+		if got := condition.StaleDue(tt.due, tt.interval, now); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if condition.FailsForLong(now.Add(-time.Hour), 0, now) || condition.FailsForLong(time.Time{}, interval, now) {
+		t.Error("stale without an interval or a first failure")
+	}
+}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -153,4 +156,148 @@ func must[T any](value T, err error) T {
 	GinkgoHelper()
 	Expect(err).NotTo(HaveOccurred())
 	return value
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	camelCase := regexp.MustCompile(`^([A-Z][a-z]+|[A-Z]{2,}[A-Z][a-z]+)+$`)
+	seen := map[string]v1.FailureClass{}
+	for n, name := range v1.FailureClass_name {
+		class := v1.FailureClass(n)
+		reason := pipeline.Reason(class)
+		if !camelCase.MatchString(reason) {
+			t.Errorf("%s has the reason %q, which is not CamelCase", name, reason)
+		}
+		if other, ok := seen[reason]; ok {
+			t.Errorf("%s and %s share the reason %q", name, other, reason)
+		}
+		seen[reason] = class
+		if got := pipeline.ClassOf(reason); got != class {
+			t.Errorf("ClassOf(%q) = %s, want %s", reason, got, name)
+		}
+	}
+	if got := pipeline.Reason(99); got != "Unknown" {
+		t.Errorf("Reason(99) = %q: a newer version's class must have a reason", got)
+	}
+	for _, unknown := range []string{"", "timeout", "Nonsense", "Unknown"} {
+		if got := pipeline.ClassOf(unknown); got != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+			t.Errorf("ClassOf(%q) = %s", unknown, got)
+		}
+	}
+}
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	retried := map[v1.FailureClass]bool{
+		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         true,
+		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     true,
+		v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         true,
+		v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
+		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
+	}
+	for n := range v1.FailureClass_name {
+		f := &v1.Failure{Class: v1.FailureClass(n)}
+		expectRetries(t, f, retried[f.GetClass()])
+		if f.StatusCode = 503; pipeline.Retries(f, 3, 3) || pipeline.Retries(f, 0, 0) {
+			t.Errorf("%s is retried after the last attempt", f)
+		}
+	}
+	for status, want := range map[int32]bool{
+		0: false, 201: false, 204: false, 301: false,
+		400: false, 401: false, 403: false, 404: false, 410: false,
+		408: true, 425: true, 429: true,
+		500: true, 502: true, 503: true, 504: true, 520: true, 599: true,
+		501: false, 505: false, 600: false, -1: false,
+	} {
+		expectRetries(t, &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: status}, want)
+	}
+	for detail, want := range map[v1.FailureDetail]bool{
+		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_COSTLY: true,
+		v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
+		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false, v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES: false,
+	} {
+		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail, StatusCode: 503}
+		expectRetries(t, f, want)
+	}
+	expectRetries(t, &v1.Failure{ // a server without TLS
+		Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP,
+	}, false)
+}
+
+func expectRetries(t *testing.T, f *v1.Failure, want bool) {
+	t.Helper()
+	if got := pipeline.Retries(f, 1, 3); got != want {
+		t.Errorf("Retries(%s) = %t", f, got)
+	}
+}
+
+func TestHostOf(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://Data.Example.com:8080/x?q":                 "data.example.com",
+		"http://127.0.0.1:18080/x":                          pipeline.HiddenHost,
+		"https://[2001:db8::1]/":                            pipeline.HiddenHost,
+		"https://[fe80::1%25eth0]:443/":                     pipeline.HiddenHost,
+		"https://[::ffff:10.0.0.1]/":                        pipeline.HiddenHost,
+		"https://10.0.0.1.example.com/":                     "10.0.0.1.example.com",
+		"https://" + strings.Repeat("a", 300) + ".example/": strings.Repeat("a", 253),
+		"https:///x": "",
+		"://":        "",
+	} {
+		if got := pipeline.HostOf(url); got != want {
+			t.Errorf("HostOf(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestHostIs(t *testing.T) {
+	for _, c := range []struct {
+		url, host string
+		want      bool
+	}{
+		{"https://Data.Example.com:8080/x", "data.EXAMPLE.com", true},
+		{"https://data.example.com/", "example.com", false},
+		{"https://[2001:db8::1]:443/", "2001:DB8:0::1", true},
+		{"https://[::ffff:10.0.0.1]/", "10.0.0.1", true},
+		{"https://[2001:db8::1]/", "[2001:db8::1]", true},
+		{"https://[2001:db8::1]/", "2001:db8::2", false},
+		{"https://[2001:db8::1]/", pipeline.HiddenHost, true},
+		{"https://data.example.com/", "10.0.0.1", false},
+		{"https://data.example.com/", "0.0.0.0", false},
+		{"://", "10.0.0.1", false},
+	} {
+		if got := pipeline.HostIs(c.url, c.host); got != c.want {
+			t.Errorf("%s at %s: %t", c.host, c.url, got)
+		}
+	}
+}
+
+var _ = DescribeTable("The flaw of NATS", func(version, flaw string) {
+	Expect(pipeline.ServerFlaw(version)).To(Equal(flaw))
+},
+	Entry("2.11", "2.11.9", "upgrade NATS 2.11.9 to 2.14.7 or newer: it cannot schedule messages (ADR-51)"),
+	Entry("2.12", "2.12.0", "upgrade NATS 2.12.0 to 2.14.7 or newer: "+
+		"any client may purge any subject by schedule headers (nats-server#8055, #8135)"),
+	Entry("2.14 with the leak", "2.14.6", "upgrade NATS 2.14.6 to 2.14.7 or newer: "+
+		"it leaks the entries of expired messages (nats-server#8594)"),
+	Entry("a release candidate", "2.14.7-RC.1", "upgrade NATS 2.14.7-RC.1 to 2.14.7 or newer: "+
+		"it leaks the entries of expired messages (nats-server#8594)"),
+	Entry("the oldest supported version", pipeline.MinServer, ""),
+	Entry("the version that is tested", "2.15.3", ""),
+	Entry("a build from source", "dev", ""),
+)
+
+func ExampleKey() {
+	key := pipeline.Key{Namespace: "team-a", Name: "config.v2", Key: "ca.pem"}
+	fmt.Println(key.Want())
+	fmt.Println(key.Timer())
+	fmt.Println(key.Due())
+	fmt.Println(key.Content())
+	kind, parsed, err := pipeline.ParseSubject(key.Timer())
+	fmt.Println(kind, parsed, err)
+	// Output:
+	// curl.want.team-a.config%2Ev2.ca%2Epem
+	// curl.timer.team-a.config%2Ev2.ca%2Epem
+	// curl.due.team-a.config%2Ev2.ca%2Epem
+	// curl.result.content.team-a.config%2Ev2.ca%2Epem
+	// curl.timer team-a/config.v2/ca.pem <nil>
 }

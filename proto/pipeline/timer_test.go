@@ -2,8 +2,19 @@ package pipeline_test
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -174,4 +185,303 @@ func fired(ctx context.Context, js jetstream.JetStream, k pipeline.Key) *jetstre
 	var m *jetstream.RawStreamMsg
 	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, js, k.Due()); return m }).ShouldNot(BeNil())
 	return m
+}
+
+// content returns the result of a fetch, with an incompressible body.
+func content(k pipeline.Key, seq uint64, size int) *v1.Result {
+	body := make([]byte, size)
+	_, _ = rand.Read(body)
+	return &v1.Result{
+		Want: natstest.Want(k, "https://a.example"), Sequence: seq,
+		Outcome: &v1.Result_Content{Content: &v1.Content{Body: body}},
+	}
+}
+
+var _ = Describe("A result", func() {
+	DescribeTable("is published to the subject of its outcome",
+		func(ctx SpecContext, r *v1.Result, subject string) {
+			_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+			r.Want, r.Sequence = natstest.Want(key, "https://a.example"), 1
+			Expect(pipeline.NewClient(js).PublishResult(ctx, r)).To(Succeed())
+			m := must(stream(ctx, js, pipeline.Results).GetMsg(ctx, 1))
+			Expect(m.Subject).To(Equal(subject))
+			got := must(pipeline.DecodeResult(key, m.Data))
+			Expect(got.GetSequence()).To(BeEquivalentTo(1))
+		},
+		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
+		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Failure()),
+		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
+		Entry("reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}, key.Reconcile()),
+	)
+
+	It("is stored even if somebody published another message with its id", func(ctx SpecContext) {
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		must(js.Publish(ctx, natstest.Numbered(1).Content(), nil, jetstream.WithMsgID("1.7.content")))
+		Expect(pipeline.NewClient(js).PublishResult(ctx, content(key, 7, 10))).To(Succeed())
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
+	})
+
+	It("is refused if the stream is full, and nothing is lost", func(ctx SpecContext) {
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{MaxResultBytes: 64 << 10})
+		c := pipeline.NewClient(js)
+		accepted := 0
+		for ; accepted < 20; accepted++ {
+			if err := c.PublishResult(ctx, content(natstest.Numbered(accepted), uint64(accepted+1), 10<<10)); err != nil {
+				Expect(err).To(MatchError(pipeline.ErrFull))
+				Expect(err).To(MatchError(ContainSubstring(natstest.Numbered(accepted).String())))
+				break
+			}
+		}
+		Expect(accepted).To(BeNumerically("~", 6, 1))
+		Expect(stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(accepted))
+
+		refused := content(natstest.Numbered(accepted), uint64(accepted+1), 10<<10)
+		Expect(c.PublishResult(ctx, refused)).To(MatchError(pipeline.ErrFull))
+		ackNext(ctx, js)
+		Eventually(func() error { return c.PublishResult(ctx, refused) }).Should(Succeed())
+		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, natstest.Numbered(accepted).Content())
+		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")
+		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
+	})
+
+	It("that exceeds the server's max_payload fails with ErrTooLarge", func(ctx SpecContext) {
+		s := natstest.Broker(GinkgoTB(), natstest.Options{MaxPayload: 64 << 10})
+		js := natstest.Connect(GinkgoTB(), s)
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		c := pipeline.NewClient(js)
+		Expect(c.PublishResult(ctx, content(key, 1, 64<<10))).To(MatchError(pipeline.ErrTooLarge))
+		Expect(c.PublishResult(ctx, content(key, 1, 60<<10))).To(Succeed())
+	})
+})
+
+var _ = Describe("A dead letter", func() {
+	It("is stored once per id, under its reason and host", func(ctx SpecContext) {
+		js, c := ensured()
+		d := &v1.DeadLetter{
+			Want:    natstest.Want(key, "https://data.example.com"),
+			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "data.example.com"},
+		}
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.8")).To(Succeed())
+		failures := stream(ctx, js, pipeline.Failures)
+		Expect(failures.CachedInfo().State.Msgs).To(BeEquivalentTo(2))
+		m := must(failures.GetMsg(ctx, 1))
+		reason, host, k, err := pipeline.ParseDeadLetter(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{reason, host, k}).To(Equal([]any{"Timeout", "data.example.com", key}))
+	})
+
+	It("is stored for any form of host in its URL", func(ctx SpecContext) {
+		s, _, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		js := natstest.Connect(GinkgoTB(), s)
+		c := pipeline.NewClient(js)
+		d := &v1.DeadLetter{Failure: &v1.Failure{Host: strings.Repeat(".> *\r\n", 2000)}}
+		Expect(c.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
+		Expect(js.Conn().Stats().Reconnects).To(BeZero(),
+			"the server closes the connection of a client that exceeds its control line")
+	})
+})
+
+// ackNext acknowledges the oldest result.
+func ackNext(ctx SpecContext, js jetstream.JetStream) {
+	GinkgoHelper()
+	writer := must(js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
+	m := must(writer.Next(jetstream.FetchMaxWait(time.Second)))
+	Expect(m.DoubleAck(ctx)).To(Succeed())
+}
+
+// dyingConsumer is the environment variable with the address of a server. If it is set, this
+// program runs no specs but consumes from that server, until the first message kills it.
+const dyingConsumer = "PIPELINE_SPEC_DIES_FOR"
+
+func consumeUntilKilled(url string) error {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	o := pipeline.ConsumeOptions{
+		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 1, MaxUnended: 2,
+		Observe: func(_ *pipeline.Delivery, d pipeline.Disposition) { fmt.Println(d); stop() },
+	}
+	return errors.Join(pipeline.Consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
+		return pipeline.DeadLetter(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}), nc.Drain())
+}
+
+var _ = Describe("A message that is delivered repeatedly", func() {
+	It("is not poison after ten shutdowns", func(ctx SpecContext) {
+		js, c := ensured()
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
+		for range 10 {
+			stopping, stop := context.WithCancel(ctx)
+			begun := make(chan struct{}, 1)
+			r := consume(stopping, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+				select {
+				case begun <- struct{}{}:
+				default: // a returned message may be delivered again before the reader stops
+				}
+				<-d.Draining()
+				return pipeline.GiveBack()
+			})
+			Eventually(begun).Should(Receive())
+			stop()
+			Eventually(r.done).Should(BeClosed())
+			Expect(r.ended()).To(HaveEach("give_back"))
+		}
+		var number atomic.Uint64
+		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			number.Store(d.Number())
+			return pipeline.Ack()
+		})
+		Eventually(r.ended).Should(HaveExactElements("ack"))
+		Expect(number.Load()).To(BeNumerically(">", 10))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("is poison only after it has killed its process too often", func(ctx SpecContext) {
+		s := natstest.Broker(GinkgoTB(), natstest.Options{Listen: true})
+		js := natstest.Connect(GinkgoTB(), s)
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		shorten(ctx, js, time.Second)
+		c := pipeline.NewClient(js)
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
+		for range 3 { // the first leaves no record
+			Expect(deadLetters(ctx, c)).To(BeEmpty())
+			Expect(dying(ctx, s.URL()).Run()).To(MatchError("signal: killed"))
+		}
+		output := must(dying(ctx, s.URL()).Output())
+		Expect(string(output)).To(Equal("dead_letter\n"))
+		Expect(deadLetters(ctx, c)).To(under("Poison"))
+	}, SpecTimeout(3*time.Minute))
+
+	It("does not inherit the count of the message that it replaced", func(ctx SpecContext) {
+		js, c := ensured()
+		first := must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
+		o := fetcher
+		o.MaxUnended = 2
+		var replaced atomic.Bool
+		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			if d.Sequence() == first && d.Number() == 2 && replaced.CompareAndSwap(false, true) {
+				must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/y"), first))
+			}
+			if d.Sequence() != first && d.Number() == 2 {
+				return pipeline.Ack()
+			}
+			panic("every handling except the last")
+		})
+		Eventually(r.ended, 10*time.Second).Should(ContainElement("ack"))
+		Expect(deadLetters(ctx, c)).To(BeEmpty())
+	})
+
+	It("has a count of zero after two overlapping handlings have ended", func(ctx SpecContext) {
+		js, c := ensured()
+		shorten(ctx, js, time.Second)
+		must(c.PublishWant(ctx, natstest.Want(key, "https://a.example/x"), 0))
+		o := fetcher
+		o.InProgressEvery = time.Hour // so the server redelivers it meanwhile
+		third, ended := make(chan struct{}), make(chan struct{})
+		r := consume(ctx, js, o, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
+			switch d.Number() {
+			case 1:
+				return pipeline.GiveBack()
+			case 2:
+				<-third
+			case 3:
+				close(third)
+				<-ended
+			}
+			return pipeline.Ack()
+		})
+		Eventually(r.ended, 10*time.Second).Should(HaveExactElements("give_back", "ack"))
+		close(ended)
+		Eventually(r.ended).Should(HaveExactElements("give_back", "ack", "ack"))
+		m := must(c.LastMessage(ctx, pipeline.Requests, "curl.begun."+key.Want()))
+		begun := new(v1.Begun)
+		Expect(proto.Unmarshal(m.Data, begun)).To(Succeed())
+		Expect(begun.GetUnended()).To(BeZero())
+	})
+})
+
+// shorten sets AckWait to d.
+func shorten(ctx context.Context, js jetstream.JetStream, d time.Duration) {
+	GinkgoHelper()
+	consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	config := consumer.CachedInfo().Config
+	config.AckWait = d
+	must(js.UpdateConsumer(ctx, pipeline.Requests, config))
+}
+
+// dying returns the command of a process that consumes from a server until a message kills it.
+func dying(ctx context.Context, url string) *exec.Cmd {
+	GinkgoHelper()
+	self := must(os.Executable())
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), dyingConsumer+"="+url)
+	cmd.Stderr = GinkgoWriter
+	return cmd
+}
+
+func broker() time.Time { return time.Date(2031, 5, 17, 11, 0, 0, 0, time.UTC) }
+
+func TestTheTimeIsUnknownBeforeTheFirstStamp(t *testing.T) {
+	if now := pipeline.NewClock().Now(); !now.IsZero() {
+		t.Errorf("Now() = %s", now)
+	}
+}
+
+func TestTheNewestStampWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := pipeline.NewClock()
+		c.Observe(broker().Add(-time.Hour)) // it waited in the stream
+		c.Observe(broker())
+		<-time.After(10 * time.Second)
+		c.Observe(broker().Add(2 * time.Second)) // it waited for 8 s
+		if now, want := c.Now(), broker().Add(10*time.Second); !now.Equal(want) {
+			t.Errorf("Now() = %s, want %s", now, want)
+		}
+		c.Set(broker())
+		if now := c.Now(); !now.Equal(broker()) {
+			t.Errorf("Now() = %s after Set", now)
+		}
+	})
+}
+
+func TestRunAsksTheBrokerAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := pipeline.NewClock()
+		asked, began := 0, time.Now()
+		go c.Run(ctx, func(context.Context) (time.Time, error) {
+			if asked++; asked == 1 {
+				return time.Time{}, errors.New("no consumer yet")
+			}
+			return broker(), nil
+		})
+		done := make(chan struct{})
+		c.Observe(broker().Add(-time.Hour)) // it waited in the stream
+		time.AfterFunc(500*time.Millisecond, func() { close(done) })
+		if c.Wait(done) {
+			t.Error("a stamp alone makes the time known")
+		}
+		if !c.Wait(nil) || time.Since(began) != time.Second {
+			t.Errorf("the time was known after %s", time.Since(began))
+		}
+		<-time.After(time.Second)
+		if now, want := c.Now(), broker().Add(time.Second); !now.Equal(want) {
+			t.Errorf("Now() = %s, want %s", now, want)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if asked != 3 {
+			t.Errorf("asked %d times", asked)
+		}
+		cancel()
+	})
 }

@@ -2,7 +2,10 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +223,258 @@ func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstrea
 		return nil
 	}
 	return m
+}
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	k := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
+	const tokens = "default.kube-root-ca%2Ecrt.my%2Edata"
+	for want, got := range map[string]string{
+		"curl.want." + tokens:                                 k.Want(),
+		"curl.due." + tokens:                                  k.Due(),
+		"curl.timer." + tokens:                                k.Timer(),
+		"curl.result.content." + tokens:                       k.Content(),
+		"curl.result.failure." + tokens:                       k.Failure(),
+		"curl.result.reconcile." + tokens:                     k.Reconcile(),
+		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetter("Timeout", "data.example.com"),
+		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
+		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetter("Malformed", ""),
+		"curl.want.a_B-9.100%25%2A%3E.a%20b%09%0D%0A%C3%A4%00%FF": pipeline.Key{
+			Namespace: "a_B-9", Name: "100%*>",
+			Key: "a b\t\r\nä\x00\xff",
+		}.Want(),
+		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{
+			Namespace: "a", Name: "b.c",
+			Key: strings.Repeat("x", 253),
+		}.Want(),
+		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
+	} {
+		if got != want {
+			t.Errorf("subject is %q, want %q", got, want)
+		}
+	}
+	if got, want := k.String(), "default/kube-root-ca.crt/my.data"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+}
+
+// The server closes the connection of a client whose control line exceeds 4,096 bytes, which
+// include the reply subject.
+func TestSubjectsFitTheControlLine(t *testing.T) {
+	t.Parallel()
+	dots := strings.Repeat(".", 253)
+	k := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: dots, Key: dots}
+	if got := k.DeadLetter("InvalidAnnotation", strings.Repeat(".", 64<<10)); len(got) > 3072 {
+		t.Errorf("the longest subject has %d bytes", len(got))
+	}
+}
+
+func TestParseSubjectRefuses(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		"", "curl", "curl.want", "curl.want.", "curl.want.a.b", "curl.want.a.b.c.d", "curl.want.a..c",
+		"curl.want.*.b.c", "curl.want.a.b.>", "curl.wants.a.b.c", "CURL.want.a.b.c", "curl.result.a.b.c",
+		"curl.result.other.a.b.c", "curl.failure.Timeout.host.a.b.c", "$JS.API.INFO", "curl.want.a.b.%2e", "curl.want.a.b.c%",
+		"curl.want.a.b.%%", "curl.want.a.b.%2", "curl.want.a.b.%GG", "curl.want.a.b.%61", "curl.want.a.b.ä",
+	} {
+		if kind, k, err := pipeline.ParseSubject(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseSubject(%q) = %v, %v, %v, want ErrSubject", bad, kind, k, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "curl.failure", "curl.failure.", "curl.failure.Timeout", "curl.failure.Timeout.host",
+		"curl.failure.Timeout.host.a.b",
+		"curl.failure.Timeout.host.a.b.c.d", "curl.failure..host.a.b.c", "curl.failure.Timeout..a.b.c", "curl.want.a.b.c",
+	} {
+		if reason, host, k, err := pipeline.ParseDeadLetter(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %v, %v, want ErrSubject", bad, reason, host, k, err)
+		}
+	}
+}
+
+func FuzzSubject(f *testing.F) {
+	f.Add("default", "kube-root-ca.crt", "my.data", "Timeout", "data.example.com")
+	f.Add("", "", "", "", "")
+	f.Add("*", ">", "a.>", "..", "%")
+	f.Add("a b", "\x00\r\n", "\xff", "%2E", "[::1]:80")
+	f.Fuzz(func(t *testing.T, namespace, name, key, reason, host string) {
+		k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
+		for kind, subject := range subjects(k) {
+			tokens := 5
+			if strings.HasPrefix(subject, "curl.result.") {
+				tokens = 6
+			}
+			checkLiteral(t, subject, tokens)
+			if gotKind, gotKey, err := pipeline.ParseSubject(subject); err != nil || gotKind != kind || gotKey != k {
+				t.Errorf("ParseSubject(%q) = %v, %q, %v, want %v, %q", subject, gotKind, gotKey, err, kind, k)
+			}
+			if _, _, _, err := pipeline.ParseDeadLetter(subject); err == nil {
+				t.Errorf("ParseDeadLetter(%q) accepts a subject of another kind", subject)
+			}
+		}
+		subject := k.DeadLetter(reason, host)
+		checkLiteral(t, subject, 7)
+		gotReason, gotHost, gotKey, err := pipeline.ParseDeadLetter(subject)
+		if err != nil || gotReason != reason || gotHost != host[:min(len(host), 253)] || gotKey != k {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, %v", subject, gotReason, gotHost, gotKey, err)
+		}
+		if _, _, err := pipeline.ParseSubject(subject); err == nil {
+			t.Errorf("ParseSubject(%q) accepts a dead letter", subject)
+		}
+	})
+}
+
+// subjects returns the subjects of a key.
+func subjects(k pipeline.Key) map[pipeline.Kind]string {
+	return map[pipeline.Kind]string{
+		pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
+	}
+}
+
+// checkLiteral fails if a subject has too many tokens for its kind, or one that NATS does not treat
+// literally.
+func checkLiteral(t *testing.T, subject string, tokens int) {
+	t.Helper()
+	parts := strings.Split(subject, ".")
+	if len(parts) != tokens {
+		t.Errorf("%q has %d tokens, want %d", subject, len(parts), tokens)
+	}
+	for _, part := range parts {
+		if part == "" || strings.ContainsAny(part, "*> \t\r\n\f\x00") {
+			t.Errorf("%q has the token %q", subject, part)
+		}
+	}
+}
+
+// FuzzParse checks that parsing neither panics nor accepts a second spelling of a subject.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",
+		"curl.want.%.%.%", "curl.want.%2e.b.c", ".",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, subject string) {
+		if kind, k, err := pipeline.ParseSubject(subject); err == nil {
+			if again := subjects(k)[kind]; again != subject {
+				t.Errorf("ParseSubject(%q) = %v, %q, whose subject is %q", subject, kind, k, again)
+			}
+		} else if !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseSubject(%q): %v, want ErrSubject", subject, err)
+		}
+		if reason, host, k, err := pipeline.ParseDeadLetter(subject); err == nil {
+			if len(host) <= 253 && k.DeadLetter(reason, host) != subject {
+				t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, whose subject is %q", subject, reason, host, k,
+					k.DeadLetter(reason, host))
+			}
+		} else if !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseDeadLetter(%q): %v, want ErrSubject", subject, err)
+		}
+	})
+}
+
+var _ = Describe("Loading", func() {
+	It("fails without a stream", func(ctx SpecContext) {
+		c := pipeline.NewClient(natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{})))
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
+	})
+
+	It("returns the last message of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
+		_, c := ensured()
+		const wants = 5000
+		publishWants(ctx, c, wants, 300)
+		tombs := map[string]uint64{}
+		for n := 0; n < wants; n += 100 {
+			k := natstest.Numbered(n)
+			tombs[k.Want()] = must(c.PublishTombstone(ctx, k, sequence(ctx, c, k)))
+		}
+
+		var loaded []pipeline.Message
+		Expect(c.LoadWants(ctx, func(m pipeline.Message) error { loaded = append(loaded, m); return nil })).To(Succeed())
+		Expect(loaded).To(HaveLen(wants))
+		subjects := map[string]bool{}
+		before := uint64(0)
+		for _, e := range loaded {
+			if e.Sequence <= before {
+				Fail("out of order")
+			}
+			before = e.Sequence
+			subjects[e.Subject] = true
+			_, k, err := pipeline.ParseSubject(e.Subject)
+			Expect(err).NotTo(HaveOccurred())
+			w := must(pipeline.DecodeWant(k, e.Data))
+			if tomb, ok := tombs[e.Subject]; ok != (w == nil) || ok && tomb != e.Sequence {
+				Fail("tombstone and want of " + e.Subject + " are mixed up")
+			}
+		}
+		Expect(subjects).To(HaveLen(wants))
+		Expect(loaded[0].Time).To(BeTemporally("~", time.Now(), time.Minute))
+	})
+
+	It("counts timers", func(ctx SpecContext) {
+		js, c := ensured()
+		for n := range 3 {
+			due := natstest.Due(GinkgoTB(), js, natstest.Numbered(n))
+			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+		}
+		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
+	})
+
+	It("ends if the remaining messages are removed meanwhile", func(ctx SpecContext) {
+		js, c := ensured()
+		const wants = 300
+		publishWants(ctx, c, wants, 60<<10) // more than fits into one batch
+		requests := stream(ctx, js, pipeline.Requests)
+		loaded := 0
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error {
+			if loaded++; loaded == 1 {
+				return requests.Purge(ctx)
+			}
+			return nil
+		})).To(Succeed())
+		Expect(loaded).To(BeNumerically("<", wants))
+	}, SpecTimeout(time.Minute))
+
+	It("stops with the callback's error, and with the context's", func(ctx SpecContext) {
+		_, c := ensured()
+		publishWants(ctx, c, 50, 10)
+		broken := errors.New("broken")
+		calls := 0
+		Expect(c.LoadWants(ctx, func(pipeline.Message) error { calls++; return broken })).To(MatchError(broken))
+		Expect(calls).To(Equal(1))
+
+		cancelled, cancel := context.WithCancel(ctx)
+		var inside, late atomic.Int32
+		Expect(c.LoadWants(cancelled, func(pipeline.Message) error {
+			inside.Add(1)
+			defer inside.Add(-1)
+			if cancelled.Err() != nil {
+				late.Add(1)
+			}
+			cancel()
+			return nil
+		})).To(MatchError(context.Canceled))
+		Expect(inside.Load()).To(BeZero(), "no call is still running")
+		Expect(late.Load()).To(BeZero())
+	})
+})
+
+// publishWants publishes n wants, each of at least size bytes.
+func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
+	GinkgoHelper()
+	var running sync.WaitGroup
+	const publishers = 8
+	for p := range publishers {
+		running.Go(func() {
+			defer GinkgoRecover()
+			for i := p; i < n; i += publishers {
+				w := natstest.Want(natstest.Numbered(i), "https://a.example")
+				w.Status = strings.Repeat("x", size)
+				must(c.PublishWant(ctx, w, 0))
+			}
+		})
+	}
+	running.Wait()
 }

@@ -1,6 +1,9 @@
 package operate_test
 
 import (
+	"context"
+	"strconv"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,6 +16,14 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+func TestOperate(t *testing.T) {
+	suitetest.Run(t, "Operate")
+}
+
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
+
+var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 
 var _ = Describe("The client of operators", func() {
 	var (
@@ -92,5 +103,88 @@ var _ = Describe("The client of operators", func() {
 		Expect(paused()).To(BeTrue(), "starting a service must not end the pause")
 		Expect(client.ResumeFetching(ctx)).To(Succeed())
 		Expect(paused()).To(BeFalse())
+	})
+})
+
+var _ = Describe("Dead letters", func() {
+	const many = 1500 // more than one window
+	var (
+		js     jetstream.JetStream
+		client *operate.Client
+	)
+	BeforeEach(func(ctx SpecContext) {
+		_, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
+		client = operate.NewClient(js)
+		for i := range many {
+			letter := &v1.DeadLetter{Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}}
+			if i%300 == 7 {
+				letter.Failure = &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: "b.example.com"}
+			}
+			Expect(client.PublishDeadLetter(ctx, natstest.Numbered(i), letter, strconv.Itoa(i))).To(Succeed())
+		}
+	})
+
+	ids := func(ctx context.Context, f operate.DeadLetterFilter) (all []uint64) {
+		GinkgoHelper()
+		for failure, err := range client.DeadLetters(ctx, f) {
+			Expect(err).NotTo(HaveOccurred())
+			all = append(all, failure.ID)
+		}
+		return all
+	}
+
+	It("are read newest first, each once", func(ctx SpecContext) {
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
+		all := ids(ctx, operate.DeadLetterFilter{})
+		Expect(all).To(HaveLen(many - 1))
+		for i := 1; i < len(all); i++ {
+			Expect(all[i]).To(BeNumerically("<", all[i-1]))
+		}
+		Expect(client.DeadLetter(ctx, 1000)).Error().To(MatchError(pipeline.ErrNoMessage))
+		one := suitetest.Must(client.DeadLetter(ctx, 8))
+		Expect(one.Host).To(Equal("b.example.com"))
+	})
+
+	It("are selected by subject", func(ctx SpecContext) {
+		rare := []uint64{1208, 908, 608, 308, 8}
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
+		Expect(ids(ctx, operate.DeadLetterFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "values are not patterns")
+		Expect(client.CountDeadLetters(ctx, operate.DeadLetterFilter{})).To(Equal(map[operate.ReasonHost]uint64{
+			{Reason: "Timeout", Host: "a.example.com"}: many - 5, {Reason: "BadStatus", Host: "b.example.com"}: 5,
+		}))
+	})
+
+	It("are selected by time", func(ctx SpecContext) {
+		middle := suitetest.Must(client.DeadLetter(ctx, 700))
+		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx,
+			operate.DeadLetterFilter{Until: middle.At})
+		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
+		Expect(older).NotTo(ContainElement(BeEquivalentTo(700)))
+		Expect(len(newer) + len(older)).To(Equal(many))
+		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
+	})
+
+	It("continue below the last ID", func(ctx SpecContext) {
+		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
+		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
+		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
+		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
+	})
+
+	It("are removed by filter", func(ctx SpecContext) {
+		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
+		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
+	})
+
+	It("end with an error if the stream is missing", func(ctx SpecContext) {
+		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+		}
+		Expect(client.DeadLetter(ctx, 1)).Error().To(MatchError(jetstream.ErrStreamNotFound))
 	})
 })

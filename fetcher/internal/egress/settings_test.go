@@ -4,13 +4,114 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
 
+	"code.dny.dev/ssrf"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
+
+func TestEgress(t *testing.T) { suitetest.Run(t, "egress") }
+
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
+
+// public is an address that the default policy permits.
+const public = "93.184.216.34"
+
+// errHeld is the error with which the specs stop permitted attempts.
+var errHeld = errors.New("held back by the test")
+
+// holder records permitted attempts and stops them.
+type holder struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (h *holder) refuse(network, address string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = append(h.seen, network+" "+address)
+	return errHeld
+}
+
+func (h *holder) attempts() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.seen)
+}
+
+// newGate returns a gate that uses the test's DNS server and stops every attempt.
+func newGate(cfg egress.Config, names *suitetest.DNS) (*egress.Gate, *holder) {
+	GinkgoHelper()
+	held := &holder{}
+	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})), held
+}
+
+// attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the
+// attempt.
+func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
+	u, err := egress.ParseURL(raw)
+	if err != nil {
+		return err
+	}
+	policy := gate.For("team-a")
+	if err := policy.CheckURL(u); err != nil {
+		return err
+	}
+	conn, err := policy.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), egress.Port(u)))
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// canary listens on loopback and must not get a connection.
+type canary struct {
+	*net.TCPAddr
+	visits chan string
+}
+
+func startCanary() canary {
+	GinkgoHelper()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	c := canary{listener.Addr().(*net.TCPAddr), make(chan string, 16)}
+	note := func(conn net.Conn, state http.ConnState) {
+		if state == http.StateNew { // in the order of the connections
+			c.visits <- conn.RemoteAddr().String()
+		}
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{ConnState: note}}
+	server.Start()
+	DeferCleanup(server.Close)
+	return c
+}
+
+// expectNoVisitor connects to the canary and expects to be its first visitor.
+func (c canary) expectNoVisitor(ctx context.Context) {
+	GinkgoHelper()
+	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.String()))
+	defer func() { _ = conn.Close() }()
+	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "the canary had another visitor")
+}
+
+// must returns the value of a call that must succeed.
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}
 
 var _ = Describe("the operator's settings", func() {
 	loopback := []string{"127.0.0.0/8", "::1/128"}
@@ -226,4 +327,132 @@ var _ = Describe("the operator's settings", func() {
 		Expect(egress.Config{AllowCIDRs: []string{"127.0.0.1/8", " ::1 "}, DenyCIDRs: []string{"10.0.0.1"}}.Validate()).
 			To(Succeed())
 	})
+})
+
+var _ = Describe("The NetworkPolicy of the chart", func() {
+	It("denies each range that the fetcher itself denies", func() {
+		file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
+		var values struct {
+			NetworkPolicy struct {
+				PrivateCIDRs []netip.Prefix `yaml:"privateCIDRs"`
+			} `yaml:"networkPolicy"`
+		}
+		Expect(yaml.Unmarshal(file, &values)).To(Succeed())
+		private := values.NetworkPolicy.PrivateCIDRs
+		Expect(private).NotTo(BeEmpty())
+
+		ranges := slices.Concat(egress.ProviderPrefixes(), ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes,
+			[]netip.Prefix{ssrf.IPv6NAT64Prefix})
+		for _, closed := range ranges {
+			Expect(slices.ContainsFunc(private, func(p netip.Prefix) bool {
+				return p.Bits() <= closed.Bits() && p.Contains(closed.Addr())
+			})).To(BeTrue(), "networkPolicy.privateCIDRs lacks %s", closed)
+		}
+	})
+})
+
+const policyFile = `
+policies:
+- namespaces: [team-a, "build-*"]
+  allow-cidr: [10.20.0.0/16]
+- namespaces: [team-a]
+  deny-cidr: [10.20.9.0/24]
+  deny-host: ["*.evil.example"]
+- namespaces: [locked]
+  only-host: [data.example.com]
+  allow-port: [9000]
+- namespaces: [named]
+  allow-host: [wiki]
+`
+
+var _ = Describe("policies of namespaces", func() {
+	var path string
+
+	write := func(content string) {
+		GinkgoHelper()
+		// Rename, as a mounted ConfigMap does, so that no reader sees a partial file.
+		Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
+		Expect(os.Rename(path+".new", path)).To(Succeed())
+	}
+
+	start := func(cfg egress.Config) *egress.Gate {
+		GinkgoHelper()
+		names := suitetest.NewDNS()
+		names.SetOther(public)
+		return must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
+	}
+
+	allows := func(gate *egress.Gate, namespace, raw string) bool {
+		return gate.Verdict(context.Background(), namespace, raw).Allowed
+	}
+
+	BeforeEach(func() {
+		path = filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		write(policyFile)
+	})
+
+	It("add to the policy of the flags", func() {
+		gate := start(egress.Config{
+			DenyHosts: []string{"data.bad.example"}, AllowPorts: []int{9001},
+			NAT64: []string{"2a00:1:1::/48"},
+		})
+
+		Expect(allows(gate, "named", "http://wiki/")).To(BeTrue())
+		Expect(allows(gate, "other", "http://wiki/")).To(BeFalse())
+		Expect(allows(gate, "other", "http://10.20.1.1/")).To(BeFalse())
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeTrue())
+		Expect(allows(gate, "build-7", "http://10.20.1.1/")).To(BeTrue())
+		Expect(allows(gate, "build-7", "http://10.20.9.1/")).To(BeTrue())
+		Expect(allows(gate, "team-a", "http://10.20.9.1/")).To(BeFalse())
+		Expect(allows(gate, "team-a", "http://x.evil.example/")).To(BeFalse())
+		Expect(allows(gate, "build-7", "http://x.evil.example/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://data.example.com:9000/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://data.example.com:9001/")).To(BeTrue())
+		Expect(allows(gate, "locked", "http://www.example.com/")).To(BeFalse())
+		for _, namespace := range []string{"team-a", "build-7", "locked", "other"} {
+			Expect(allows(gate, namespace, "http://data.bad.example/")).To(BeFalse())
+			Expect(allows(gate, namespace, "http://[2a00:1:1:a0b:0:100::]/")).To(BeFalse(), "10.11.0.1 behind NAT64")
+		}
+	})
+
+	It("are shared by namespaces with the same entries", func() {
+		gate := start(egress.Config{})
+
+		Expect(gate.For("build-1")).To(BeIdenticalTo(gate.For("build-2")))
+		Expect(gate.For("other")).To(BeIdenticalTo(gate.For("")))
+		Expect(gate.For("team-a")).NotTo(BeIdenticalTo(gate.For("build-1")))
+	})
+
+	It("change with the file", func() {
+		gate := start(egress.Config{})
+
+		write("policies:\n- namespaces: [team-b]\n  allow-cidr: [10.20.0.0/16]\n")
+		var reports []error
+		gate.Look(func(_ string, err error) { reports = append(reports, err) })
+
+		Expect(reports).To(Equal([]error{nil}))
+		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeFalse())
+		Expect(allows(gate, "team-b", "http://10.20.1.1/")).To(BeTrue())
+	})
+
+	DescribeTable("are rejected if the file has",
+		func(content, text string) {
+			write(content)
+
+			_, err := egress.New(egress.Config{}, egress.Deps{File: path})
+
+			Expect(err).To(MatchError(HavePrefix("set up egress policy: read " + path + ": ")))
+			Expect(err).To(MatchError(ContainSubstring(text)))
+		},
+		Entry("empty", "", `no list "policies"`),
+		Entry("only comments", "# nothing\n", `no list "policies"`),
+		Entry("another structure", "- allow-cidr: []\n", "cannot unmarshal"),
+		Entry("no YAML", "policies: [", "did not find"),
+		Entry("an unknown field", "policies:\n- namespaces: [a]\n  deny-cdir: [10.0.0.0/8]\n", "field deny-cdir not found"),
+		Entry("a wrong range", "policies:\n- namespaces: [a]\n  deny-cidr: [10.0.0.0/99]\n",
+			`policies[0]: deny-cidr "10.0.0.0/99": not an address range`),
+		Entry("no namespaces", "policies:\n- deny-cidr: [10.0.0.0/8]\n", "policies[0] names no namespaces"),
+		Entry("a wrong namespace", "policies:\n- namespaces: [\"a b\"]\n", `namespaces "a b": not a`),
+		Entry("a second document", "policies: []\n---\npolicies: []\n", "more than one document"),
+	)
 })

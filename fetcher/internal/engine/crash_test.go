@@ -1,14 +1,24 @@
 package engine_test
 
 import (
+	"encoding/pem"
+	"errors"
 	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -70,5 +80,350 @@ var _ = Describe("A killed fetcher", func() {
 		f.step()
 		Expect(triggers()).To(Equal(2))
 		Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`), "this one was delivered once")
+	})
+})
+
+// loggedLines counts the log lines with a text.
+func loggedLines(log *gbytes.Buffer, text string) func() int {
+	return func() int {
+		n := 0
+		for line := range strings.Lines(string(log.Contents())) {
+			if strings.Contains(line, text) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+var _ = Describe("A broker in trouble", func() {
+	var log *gbytes.Buffer
+	logged := func(o *fetcherOptions) { o.log = log }
+	BeforeEach(func() { log = gbytes.NewBuffer() })
+
+	Context("with a full stream of results", func() {
+		var (
+			w *world
+			o *origin
+			f *fetcher
+		)
+		BeforeEach(func() {
+			w = newWorld(natstest.Options{}, pipeline.Topology{MaxResultBytes: 20_000})
+			o = serve(says(strings.Repeat("x", 15_000)))
+			f = w.fetcher(logged, func(o *fetcherOptions) { o.inProgressEvery = 50 * time.Millisecond })
+			f.fetch(w.want(o.URL, named("first", 0)))
+			w.publish(w.want(o.URL + "/another"))
+		})
+
+		It("gets the body as soon as the writer has made room", func() {
+			beats := w.beats()
+			f.run()
+			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
+			Eventually(beats).Should(BeNumerically(">", 2), "the message stays with this fetcher")
+			Eventually(w.pending).Should(BeEquivalentTo(1))
+
+			stream := must(w.js.Stream(w.ctx, pipeline.Results))
+			Expect(stream.Purge(w.ctx)).To(Succeed())
+
+			Eventually(w.results).Should(HaveLen(1))
+			Eventually(w.pending).Should(BeZero())
+			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
+			Expect(loggedLines(log, "takes messages again")()).To(BeZero(), "the stream may have room for one message only")
+			w.clock.Advance(10 * time.Second)
+			w.publish(w.want(serve(says("hello there")).URL))
+			Eventually(loggedLines(log, "takes messages again")).Should(Equal(1))
+			Expect(loggedLines(log, "stream is full")()).To(Equal(1))
+		})
+
+		It("gets the message back from a draining fetcher", func() {
+			stop := f.run()
+			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
+			began := time.Now()
+			stop()
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*2/3))
+			m := w.next()
+			// An open request of the draining fetcher may receive it again, and gives it back, too.
+			Expect(must(m.Metadata()).NumDelivered).To(BeNumerically(">=", 2))
+			Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5), "the message was given back before AckWait")
+		})
+	})
+
+	It("gets the body after an outage during the GET", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		o, fetching, proceed := held("hello there")
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		w.fetcher(logged).run()
+		Eventually(fetching).Should(BeClosed())
+		w.server.Stop()
+		close(proceed)
+		Eventually(loggedLines(log, "broker does not respond")).Should(Equal(1))
+		Expect(w.server.Start()).To(Succeed())
+
+		Eventually(w.results).Should(HaveLen(1))
+		Expect(w.timer()).NotTo(BeNil())
+		Expect(o.gets.Load()).To(BeEquivalentTo(1))
+		Expect(loggedLines(log, "broker does not respond")()).To(Equal(1), "one line per change of state")
+	})
+
+	It("that refuses a timer for its size gets a dead letter, without a retry", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		o := serve(says("hello there"))
+		w.publish(w.want(o.URL, every(10*time.Minute)))
+		requests := must(w.js.Stream(w.ctx, pipeline.Requests))
+		config := requests.CachedInfo().Config
+		config.MaxMsgSize = 64
+		Expect(w.js.UpdateStream(w.ctx, config)).Error().NotTo(HaveOccurred())
+		w.fetcher(logged).step()
+		Expect(w.deadLetters()).To(ConsistOf(HaveField("Failure.Class", v1.FailureClass_FAILURE_CLASS_MALFORMED)))
+		Eventually(w.pending).Should(BeZero())
+	})
+})
+
+// beats counts the in-progress notifications to the server.
+func (w *world) beats() func() int {
+	GinkgoHelper()
+	var mu sync.Mutex
+	n := 0
+	_, err := w.js.Conn().Subscribe("$JS.ACK."+pipeline.Requests+".>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if string(m.Data) == "+WPI" {
+			n++
+		}
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Conn().Flush()).To(Succeed())
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// held serves a body once proceed is closed, and closes fetching at the request.
+func held(body string) (o *origin, fetching, proceed chan struct{}) {
+	GinkgoHelper()
+	fetching, proceed = make(chan struct{}), make(chan struct{})
+	return serve(func(w http.ResponseWriter, r *http.Request) {
+		close(fetching)
+		<-proceed
+		says(body)(w, r)
+	}), fetching, proceed
+}
+
+// timer is a pending timer.
+type timer struct {
+	*v1.Due
+	at     time.Time
+	header nats.Header
+}
+
+// timerOf returns the pending timer of a key, or nil.
+func (w *world) timerOf(k pipeline.Key) *timer {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
+	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	due := must(pipeline.DecodeDue(k, m.Data))
+	at := must(time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at ")))
+	return &timer{Due: due, at: at, header: m.Header}
+}
+
+// waiting returns the keys that have a pending timer.
+func (w *world) waiting(keys []pipeline.Key) (waiting []pipeline.Key) {
+	GinkgoHelper()
+	for _, k := range keys {
+		if w.timerOf(k) != nil {
+			waiting = append(waiting, k)
+		}
+	}
+	return waiting
+}
+
+func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
+
+// messages returns the messages of a stream by sequence.
+func (w *world) messages(name string) (all []*jetstream.RawStreamMsg) {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, name))
+	state := stream.CachedInfo().State
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
+		m, err := stream.GetMsg(w.ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, m)
+	}
+	return all
+}
+
+// contents returns the number of published bodies.
+func (w *world) contents() int {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, pipeline.Results))
+	info := must(stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
+	return len(info.State.Subjects)
+}
+
+// results returns the published results.
+func (w *world) results() (all []*v1.Result) {
+	GinkgoHelper()
+	for _, m := range w.messages(pipeline.Results) {
+		_, k, err := pipeline.ParseSubject(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, must(pipeline.DecodeResult(k, m.Data)))
+	}
+	return all
+}
+
+// result returns the only published result.
+func (w *world) result() *v1.Result {
+	GinkgoHelper()
+	all := w.results()
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// lastResult returns the newest result.
+func (w *world) lastResult() *v1.Result {
+	GinkgoHelper()
+	all := w.results()
+	Expect(all).NotTo(BeEmpty())
+	return all[len(all)-1]
+}
+
+func (w *world) deadLetters() (all []*v1.DeadLetter) {
+	GinkgoHelper()
+	for _, m := range w.messages(pipeline.Failures) {
+		d := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
+		all = append(all, d)
+	}
+	return all
+}
+
+// deadLetter returns the only dead letter.
+func (w *world) deadLetter() *v1.DeadLetter {
+	GinkgoHelper()
+	all := w.deadLetters()
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// pending returns the number of undelivered and unacknowledged messages.
+func (w *world) pending() uint64 {
+	GinkgoHelper()
+	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	info := must(consumer.Info(w.ctx))
+	return info.NumPending + uint64(info.NumAckPending)
+}
+
+var _ = Describe("A key that failed under other settings", func() {
+	const keys = 5
+	var (
+		w   *world
+		old *fetcher
+		o   *origin
+	)
+	denying := func(o *fetcherOptions) { o.egress = egress.Config{} }
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		old = w.fetcher(denying)
+		o = serve(says("hello there"))
+	})
+	denied := func(namespace string, change ...func(*v1.Want)) (all []pipeline.Key) {
+		GinkgoHelper()
+		all = w.publishMany(o, keys, namespace, change...)
+		for _, k := range all {
+			old.step()
+			Expect(w.timerOf(k).GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
+			Expect(w.timerOf(k).at.Sub(w.clock.Now())).To(BeNumerically(">", 10*time.Minute))
+		}
+		return all
+	}
+	pauses := func(all []pipeline.Key) (found []time.Duration) {
+		for _, k := range all {
+			found = append(found, w.timerOf(k).at.Sub(w.clock.Now()))
+		}
+		return found
+	}
+
+	It("is tried again within a minute, paced by namespace, once by all fetchers", func() {
+		a, b := denied("a"), denied("b", every(time.Hour))
+		var resumed [3]int
+		var group sync.WaitGroup
+		for i := range resumed {
+			f := w.fetcher()
+			group.Go(func() { defer GinkgoRecover(); resumed[i] = must(f.Resume(w.ctx)) })
+		}
+		group.Wait()
+		Expect(resumed[0]+resumed[1]+resumed[2]).To(Equal(2*keys), "the first one sets the timer")
+		for _, pause := range append(pauses(a), pauses(b)...) {
+			Expect(pause).To(BeNumerically("<", keys*40*time.Millisecond))
+			Expect(pause%(40*time.Millisecond)).To(BeZero(), "each key has its own time")
+		}
+
+		f := w.fetcher()
+		w.fire(w.timerOf(a[0]).Due)
+		f.step()
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+		Expect(must(f.Resume(w.ctx))).To(BeZero())
+	})
+
+	It("is left to its timer if the settings are the same, or fail it again", func() {
+		all := denied("a")
+		Expect(must(w.fetcher(denying).Resume(w.ctx))).To(BeZero(), "another fetcher with the same policy")
+		other := w.fetcher(func(o *fetcherOptions) { o.egress = egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}} })
+		Expect(must(other.Resume(w.ctx))).To(Equal(keys))
+		for _, k := range all {
+			w.fire(w.timerOf(k).Due)
+			other.step()
+		}
+		Expect(must(other.Resume(w.ctx))).To(BeZero())
+		Expect(pauses(all)).To(HaveEach(BeNumerically(">", 10*time.Minute)))
+	})
+
+	DescribeTable("is tried again after a change of credentials if the server responds with",
+		func(status, want int) {
+			f := w.fetcher()
+			f.fetch(w.want(serve(fails(status)).URL))
+			headers := writeFile("headers.yaml",
+				[]byte("- {host: 127.0.0.1, schemes: [http], namespaces: [default], headers: {Authorization: s3cret}}"))
+			Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))).To(Equal(want))
+			foreign := writeFile("headers.yaml",
+				[]byte("- {host: 127.0.0.1, namespaces: [b], headers: {Authorization: s3cret}}"))
+			Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = foreign }).Resume(w.ctx))).
+				To(BeZero(), "the credentials of another namespace")
+		},
+		Entry("401", http.StatusUnauthorized, 1),
+		Entry("403", http.StatusForbidden, 1),
+		Entry("404", http.StatusNotFound, 1),
+		Entry("410", http.StatusGone, 0),
+	)
+
+	It("is tried again after a change of the authorities if TLS failed", func() {
+		server := httptest.NewTLSServer(says("hello there"))
+		DeferCleanup(server.Close)
+		once := func(o *fetcherOptions) { o.config.MaxAttempts = 1 }
+		w.fetcher(once).fetch(w.want(server.URL))
+		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_TLS_FAILED))
+		bundle := writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+		f := w.fetcher(once, func(o *fetcherOptions) { o.get.CABundle = bundle })
+		Expect(must(f.Resume(w.ctx))).To(Equal(1))
+		w.fire(w.timer().Due)
+		f.step()
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+	})
+
+	It("waits as the host requested", func() {
+		f := w.fetcher()
+		f.fetch(w.want(serve(retryLater(http.StatusForbidden, "1800")).URL))
+		headers := writeFile("headers.yaml",
+			[]byte("- {host: 127.0.0.1, schemes: [http], namespaces: [default], headers: {Authorization: s3cret}}"))
+		Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))).To(BeZero())
 	})
 })

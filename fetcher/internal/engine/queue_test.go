@@ -1,16 +1,26 @@
 package engine_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
 	"net/http"
+	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/types"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 var _ = Describe("A key that waits for a slot of its host", func() {
@@ -159,4 +169,243 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		f.run()
 		Eventually(slow.gets.Load).Should(BeEquivalentTo(perHost), "the slot reserved for another namespace is used")
 	})
+})
+
+func TestBackoffDelay(t *testing.T) {
+	b := engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute}
+	const middle, low, high = 0.5, 0.0, 0.999999
+	for name, tc := range map[string]struct {
+		attempts   uint32
+		retryAfter time.Duration
+		random     float64
+		from, to   time.Duration
+	}{
+		"first":                  {1, 0, middle, 2 * time.Second, 2 * time.Second},
+		"zero counts as first":   {0, 0, middle, 2 * time.Second, 2 * time.Second},
+		"second":                 {2, 0, middle, 4 * time.Second, 4 * time.Second},
+		"fifth":                  {5, 0, middle, 32 * time.Second, 32 * time.Second},
+		"capped":                 {9, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"never overflows":        {math.MaxUint32, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"a fifth less":           {1, 0, low, 1600 * time.Millisecond, 1600 * time.Millisecond},
+		"a fifth more":           {1, 0, high, 2399 * time.Millisecond, 2400 * time.Millisecond},
+		"as the server requests": {1, time.Minute, low, time.Minute, time.Minute},
+		"with jitter after that": {1, time.Minute, high, time.Minute, time.Minute + 400*time.Millisecond},
+		"server requests less":   {5, time.Second, middle, 32 * time.Second, 32 * time.Second},
+		"jitter below that":      {5, 32 * time.Second, low, 32 * time.Second, 32 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := b.Delay(tc.attempts, tc.retryAfter, tc.random)
+			if got < tc.from || got > tc.to {
+				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.from, tc.to)
+			}
+		})
+	}
+}
+
+func in(namespace string) func(*v1.Want) {
+	return func(w *v1.Want) { w.Namespace = namespace }
+}
+
+var _ = Describe("The budget of a namespace", func() {
+	It("limits its bodies and parks further GETs until it refills", func() {
+		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.ResultBytes = budget.Config{Burst: 2500, Refill: 100 * time.Second}
+			o.log = log
+		})
+		o := serve(says(strings.Repeat("x", 1000)))
+		for i := range 5 {
+			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
+		}
+		Expect(w.contents()).To(Equal(3), "no GET without a budget")
+		Expect(f.parked("namespace_bytes")).To(Equal(2))
+		Expect(strings.Count(string(log.Contents()), `"budget":"namespace_bytes"`)).To(Equal(1))
+		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
+
+		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
+		Expect(w.contents()).To(Equal(4), "another namespace has its own budget")
+
+		first := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})
+		second := w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0004", Key: key.Key})
+		Expect(first.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+		Expect(first.GetAttempts()).To(BeZero())
+		Expect(second.at.Sub(first.at)).To(BeNumerically(">", time.Second), "each key has its own time")
+		w.clock.Advance(first.at.Sub(w.clock.Now()))
+		w.fire(first.Due)
+		f.step()
+		Expect(w.contents()).To(Equal(5))
+	})
+
+	It("limits the time in which its compressed bodies are decoded, even bad ones", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Decoding = budget.Config{Burst: 1, Refill: time.Hour} })
+		o := serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write([]byte("\x1f\x8bnot gzip"))
+		})
+		f.fetch(w.want(o.URL, in("greedy"), named("cm", 0)))
+		f.fetch(w.want(o.URL+"/other", in("greedy"), named("cm", 1)))
+		Expect(o.gets.Load()).To(BeEquivalentTo(1))
+		Expect(f.parked("namespace_share")).To(Equal(1))
+		f.fetch(w.want(o.URL+"/other", in("modest"), named("cm", 2)))
+		Expect(o.gets.Load()).To(BeEquivalentTo(2), "another namespace has its own budget")
+	})
+
+	It("is not used up by unpublished bodies", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
+		})
+		o := serve(tagged(`"v1"`, strings.Repeat("x", 1000)))
+		f.fetch(w.want(o.URL, every(10*time.Minute)))
+		for range 5 {
+			w.clock.Advance(2 * time.Second)
+			w.fire(w.timer().Due)
+			f.step()
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(6))
+		Expect(f.parked("namespace_bytes")).To(BeZero())
+	})
+
+	It("limits its dead letters, and further failures are published, counted and logged", func() {
+		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.DeadLetters = budget.Config{Burst: 2, Refill: time.Hour}
+			o.log = log
+		})
+		o := serve(fails(http.StatusNotFound))
+		for i := range 4 {
+			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
+		}
+		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
+		Expect(w.deadLetters()).To(HaveLen(3))
+		Expect(w.deadLetters()[2].GetWant().GetNamespace()).To(Equal("modest"), "another namespace has its own budget")
+		Expect(w.results()).To(HaveLen(5), "each failure reaches the status")
+		for _, r := range w.results() {
+			Expect(r.GetFailure().GetGaveUp()).To(BeTrue())
+		}
+		Expect(f.metric("curlmethat_fetcher_dead_letters_total", "BadStatus")).To(BeEquivalentTo(3))
+		Expect(f.metric("curlmethat_fetcher_dead_letters_dropped_total", "")).To(BeEquivalentTo(2))
+		Expect(strings.Count(string(log.Contents()), `"dead_letter_dropped":true`)).To(Equal(2))
+		Expect(strings.Count(string(log.Contents()), `"budget":"dead_letters"`)).To(Equal(1))
+		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(),
+			"the key is fetched again")
+	})
+})
+
+// named gives a want a numbered name.
+func named(prefix string, n int) func(*v1.Want) {
+	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
+}
+
+var _ = Describe("Objects with the same URL", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	It("share an outcome, even a failure, for a second", func() {
+		o := serve(fails(http.StatusNotFound))
+		f := w.fetcher()
+		for i, gets := range []int{1, 1, 2} {
+			f.fetch(w.want(o.URL, named("cm", i)))
+			Expect(o.gets.Load()).To(BeEquivalentTo(gets))
+			w.clock.Advance(600 * time.Millisecond)
+		}
+	})
+
+	It("do not share an earlier GET with a fetch on demand or another digest", func() {
+		o := serve(says("hello there"))
+		f := w.fetcher(func(o *fetcherOptions) { o.clock, o.config.Sharing.Window = clockOf(time.Now), time.Minute })
+		for i, c := range []struct {
+			change func(*v1.Want)
+			gets   int
+		}{
+			{func(*v1.Want) {}, 1},
+			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, 2},
+			{func(*v1.Want) {}, 2},
+			{func(w *v1.Want) { w.Sha256 = digest("hello there") }, 2},
+			{func(w *v1.Want) { w.Sha256 = digest("hello again") }, 3},
+		} {
+			f.fetch(w.want(o.URL, named("cm", i), c.change))
+			Expect(o.gets.Load()).To(BeEquivalentTo(c.gets), "number %d", i)
+		}
+		want := w.want(o.URL, named("cm", 0))
+		w.fire(&v1.Due{Want: want, WantSequence: 1, Cause: v1.Cause_CAUSE_REPLAY})
+		f.step()
+		Expect(o.gets.Load()).To(BeEquivalentTo(4))
+	})
+
+	It("do not share a GET with another validator", func() {
+		o := serve(tagged(`"v2"`, "hello there"))
+		sum := sha256.Sum256([]byte(o.URL + "/?"))
+		f := w.fetcher()
+		for i, tag := range []string{"", `"v1"`, `"v2"`} {
+			f.fetchDue(w.want(o.URL+"/", named("cm", i), every(time.Hour)), &v1.Due{Cached: &v1.Cached{
+				Sha256: digest("old"), Etag: tag, ValidatedBy: hex.EncodeToString(sum[:16]),
+				ConditionalUntil: timestamppb.New(w.clock.Now()),
+			}})
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(3))
+		Expect(w.results()).To(HaveLen(2), "the third response is a 304")
+	})
+
+	It("wait for a slow GET at one message per minute, and get its outcome at once", func() {
+		const keys = 40
+		hanging, _, release := held("hello there")
+		f := w.fetcher(func(o *fetcherOptions) { o.limits.Slots = 8 })
+		for i := range keys {
+			w.publish(w.want(hanging.URL, named("hanging", i)))
+		}
+		f.run()
+		parked := func() int { return f.parked("shared_call_slow") }
+		Eventually(parked).Should(Equal(keys - 1))
+		Expect(f.inFlight()).To(BeEquivalentTo(1))
+		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
+		var last pipeline.Key
+		for i := range keys {
+			k := pipeline.Key{Namespace: key.Namespace, Name: fmt.Sprintf("hanging-%04d", i), Key: key.Key}
+			if t := w.timerOf(k); t != nil {
+				Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+				Expect(t.at.Sub(w.clock.Now())).To(Equal(40*time.Second), "first leases have more jitter")
+				last = k
+			}
+		}
+		w.fire(w.timerOf(last).Due)
+		Eventually(parked).Should(Equal(keys))
+		Expect(w.timerOf(last).at.Sub(w.clock.Now())).To(Equal(57 * time.Second))
+
+		close(release)
+		Eventually(w.contents).Should(Equal(keys))
+		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
+	})
+})
+
+// A fetched body may be lost before it is written. Then the watcher publishes its want again.
+var _ = Describe("A want for a lost body", func() {
+	DescribeTable("gets the whole body again if it comes",
+		func(cause v1.Cause) {
+			w := newWorld(natstest.Options{}, pipeline.Topology{})
+			f := w.fetcher(func(o *fetcherOptions) { o.clock = pipeline.NewClock() })
+			var conditional int
+			o := serve(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("If-None-Match") != "" {
+					conditional++
+				}
+				tagged(`"v1"`, "hello there")(rw, r)
+			})
+			f.fetch(w.want(o.URL, every(10*time.Minute)))
+			Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
+			Expect(w.results()).To(HaveLen(1))
+
+			// The previous response is still shared.
+			f.fetch(w.want(o.URL, every(10*time.Minute), func(want *v1.Want) { want.Cause = cause }))
+			Expect(w.results()).To(HaveLen(2))
+			Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+			Expect(w.results()[1].GetCause()).To(Equal(cause))
+			Expect(conditional).To(BeZero())
+			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the want needs a newer GET")
+		},
+		Entry("from the audit", v1.Cause_CAUSE_AUDIT),
+		Entry("after a drift", v1.Cause_CAUSE_DRIFT),
+		Entry("from a person", v1.Cause_CAUSE_NOW),
+	)
 })

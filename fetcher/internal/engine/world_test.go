@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,9 +19,20 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+func TestEngine(t *testing.T) { suitetest.Run(t, "Engine") }
+
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
+
+func must[T any](value T, err error) T {
+	GinkgoHelper()
+	Expect(err).NotTo(HaveOccurred())
+	return value
+}
 
 // world is a broker with the streams of the pipeline.
 type world struct {

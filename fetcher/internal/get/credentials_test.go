@@ -2,8 +2,14 @@ package get_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
 
 var _ = Describe("credentials", func() {
@@ -201,5 +208,183 @@ var _ = Describe("credentials", func() {
 			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		}
 		Expect(seen.authorizations()).To(Equal([]string{"", "", "a", "a"}))
+	})
+})
+
+var _ = Describe("the credentials of teams", func() {
+	var (
+		cfg    get.Config
+		ca     *authority
+		seen   *recorder
+		port   int
+		client *get.Client
+		reload func() error
+	)
+	entry := func(namespace, name, token string) headerfile.Entry {
+		return headerfile.Entry{
+			Namespaces: []string{namespace}, Source: "Secret " + name, Host: host, Ports: []int{port}, PathPrefix: "/v1",
+			Headers: map[string]string{"Authorization": token}, Authorities: ca.pem(),
+		}
+	}
+	put := func(entries ...headerfile.Entry) {
+		GinkgoHelper()
+		replace(cfg.TeamFile, string(must(json.Marshal(entries))))
+		if client != nil {
+			Expect(reload()).To(Succeed())
+		}
+	}
+	in := func(namespace, path string) get.Request {
+		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
+	}
+	BeforeEach(func() {
+		cfg, ca, seen, client = shortLimits(), newAuthority(), &recorder{}, nil
+		port = secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			if r.Header.Get("Authorization") == "wrong" {
+				w.WriteHeader(http.StatusForbidden)
+			}
+			_, _ = io.WriteString(w, "hello")
+		})
+		cfg.TeamFile = filepath.Join(GinkgoT().TempDir(), "headers.json")
+	})
+	sent := func(ctx SpecContext, r get.Request) string {
+		GinkgoHelper()
+		must(client.Do(ctx, r))
+		return seen.lastAuthorization()
+	}
+
+	It("are sent only with requests of their namespace, once they exist", func(ctx SpecContext) {
+		client, reload = newReloading(cfg, get.Deps{})
+		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
+		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
+		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
+		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
+			Expect(failed(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
+		}
+		By("changing and removing them")
+		put(entry("team-a", "rules", "new"))
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
+		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
+		put()
+		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
+	})
+
+	It("are used after those of the header file, and named by their Secret", func(ctx SpecContext) {
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
+			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
+		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
+		client, reload = newReloading(cfg, get.Deps{})
+		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
+		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Credential).To(Equal("Secret rules"))
+		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
+	})
+
+	DescribeTable("are refused as a whole without a value in the error:",
+		func(change func(*headerfile.Entry), text string) {
+			e := entry("team-a", "rules", "a")
+			change(&e)
+			put(e)
+			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
+			Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
+		},
+		Entry("a header", func(e *headerfile.Entry) { e.Headers = map[string]string{"Cookie": secret} },
+			"not a header that may be set"),
+		Entry("a certificate", func(e *headerfile.Entry) { e.Certificate = secret },
+			"not a PEM certificate with its key"),
+	)
+})
+
+var _ = Describe("a redirect", func() {
+	var client *get.Client
+
+	BeforeEach(func() {
+		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+	})
+
+	// countdown redirects from /n to /n-1 and responds with hello at /0.
+	countdown := func(status int, seen *recorder) (port int) {
+		return serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			n, _ := strconv.Atoi(r.URL.Path[1:])
+			if n == 0 {
+				_, _ = io.WriteString(w, "hello")
+				return
+			}
+			w.Header().Set("Location", fmt.Sprint(n-1))
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, secret)
+		})
+	}
+
+	DescribeTable("is followed",
+		func(ctx SpecContext, status int) {
+			seen := &recorder{}
+			port := countdown(status, seen)
+			response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/5?q")}))
+			Expect(string(response.Body)).To(Equal("hello"))
+			for _, r := range seen.requests() {
+				Expect(r.Method).To(Equal(http.MethodGet))
+				Expect(r.Header).NotTo(HaveKey("Referer"))
+			}
+		},
+		Entry(nil, 301), Entry(nil, 302), Entry(nil, 303), Entry(nil, 307), Entry(nil, 308),
+	)
+
+	It("is followed up to five times", func(ctx SpecContext) {
+		seen := &recorder{}
+		err := failed(client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")}))
+		Expect(err.Class).To(Equal(tooManyRedirects))
+		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
+		Expect(seen.requests()).To(HaveLen(6))
+	})
+
+	It("is followed to a Location that is not quite ASCII", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/ä ö" {
+				_, _ = io.WriteString(w, "hello")
+				return
+			}
+			w.Header().Set("Location", "/ä ö#x")
+			w.WriteHeader(http.StatusFound)
+		})
+		response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
+		Expect(string(response.Body)).To(Equal("hello"))
+	})
+
+	It("to a denied address sends nothing and does not name the address", func(ctx SpecContext) {
+		visits := make(chan string, 16)
+		trap := must(net.Listen("tcp", "127.0.0.2:0"))
+		note := func(conn net.Conn, state http.ConnState) {
+			if state == http.StateNew { // in the order of the connections
+				visits <- conn.RemoteAddr().String()
+			}
+		}
+		server := &httptest.Server{Listener: trap, Config: &http.Server{ConnState: note}}
+		server.Start()
+		DeferCleanup(server.Close)
+		trapPort := trap.Addr().(*net.TCPAddr).Port
+		gate := newGate(egress.Config{AllowPorts: []int{trapPort}})
+		client = newClient(shortLimits(), gate, get.Deps{})
+
+		for _, location := range []string{
+			fmt.Sprintf("http://127.0.0.2:%d/", trapPort),
+			fmt.Sprintf("//127.0.0.2:%d/", trapPort),
+			fmt.Sprintf("http://[::ffff:127.0.0.2]:%d/", trapPort),
+			fmt.Sprintf("http://%s@127.0.0.2:%d/", host, trapPort),
+		} {
+			err := failed(client.Do(ctx, get.Request{URL: urlOf(serve(redirectTo(location)), "/")}))
+			Expect(err.Class).To(Equal(addressDenied))
+			Expect(err.Host).To(Equal(host))
+			Expect(err.Redirects).To(Equal(1))
+			Expect(err.Detail).NotTo(BeZero())
+			Expect(err).To(MatchError(HavePrefix("redirect 1 of data.example.com leads to a URL that is not allowed: ")))
+			Expect(err.Error()).NotTo(ContainSubstring("127"))
+		}
+
+		conn := must(net.Dial("tcp", trap.Addr().String()))
+		defer func() { _ = conn.Close() }()
+		Eventually(visits).Should(Receive(Equal(conn.LocalAddr().String())), "the first visitor is the spec itself")
 	})
 })

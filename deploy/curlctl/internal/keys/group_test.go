@@ -1,6 +1,8 @@
 package keys_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -33,5 +35,31 @@ func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
 	}
 	if got := keys.Count(all).String(); got != "8 of 9 keys failing" {
 		t.Error(got)
+	}
+}
+
+func TestRate(t *testing.T) {
+	for text, want := range map[string]string{
+		"20": "20/s", "20/s": "20/s", "600/m": "10/s", "1800/h": "0.5/s", "0": "0", "0/m": "0", "0.5": "0.5/s",
+	} {
+		var r keys.Rate
+		if err := r.Set(text); err != nil || r.String() != want {
+			t.Errorf("%q is %s, %v, want %s", text, r.String(), err, want)
+		}
+	}
+	for _, text := range []string{"", "/s", "x", "-1", "NaN", "Inf", "1e999", "20/d", "20/", "20/s/s", "20 /s"} {
+		r := keys.Rate(7)
+		if err := r.Set(text); err == nil || r != 7 {
+			t.Errorf("%q is %s, %v", text, r.String(), err)
+		}
+	}
+}
+
+func TestInterruptedReplayFails(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	err := keys.Replay(ctx, nil, []*keys.Item{{ID: 1, Verdict: keys.Wanted}}, 0, nil)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
