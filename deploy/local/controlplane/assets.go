@@ -6,9 +6,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // EnvDir is the variable for a folder with the programs, named as in controller-runtime's envtest.
@@ -116,3 +123,196 @@ func binariesIn(dir string) (Programs, error) {
 	}
 	return Programs{Dir: dir}, nil
 }
+
+// built and fetched are the folders of programs that were built from source or fetched from an archive.
+func (o ProgramOptions) built() string   { return filepath.Join(o.Cache, versionHash()) }
+func (o ProgramOptions) fetched() string { return o.built() + "-envtest" }
+
+// find returns the programs if the cache has them.
+func (o ProgramOptions) find() (found Programs, err error) {
+	if found, err = binariesIn(o.built()); err != nil && !o.Build {
+		found, err = binariesIn(o.fetched())
+	}
+	return found, err
+}
+
+// fill downloads or builds the programs, after waiting for other processes that do the same.
+func (o ProgramOptions) fill(ctx context.Context) (Programs, error) {
+	if found, err := o.find(); err == nil {
+		return found, nil
+	}
+	if err := os.MkdirAll(o.Cache, 0o750); err != nil {
+		return Programs{}, fmt.Errorf("create the cache of the control plane: %w", err)
+	}
+	lock, err := o.lock(ctx)
+	if err != nil {
+		return Programs{}, err
+	}
+	defer lock.Unlock()
+	if found, err := o.find(); err == nil {
+		return found, nil
+	}
+	if !o.Build {
+		if err = provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
+			o.display.note("control plane: no archive of envtest, building from source: %s", err)
+		}
+	}
+	if o.Build || err != nil {
+		if err := provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
+			return Programs{}, err
+		}
+	}
+	o.display.show("control plane: stored in %s", o.Cache)
+	return o.find()
+}
+
+// lock polls, because a blocking flock cannot be cancelled.
+func (o ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(o.Cache, "lock"))
+	if locked, err := lock.TryLock(); locked || err != nil {
+		return lock, err
+	}
+	o.display.show("waiting for another process that builds the control plane")
+	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("wait for another build of the control plane: %w", err)
+	}
+	return lock, nil
+}
+
+// provide fills a folder next to target and then renames it, so that an interrupted process never leaves an
+// incomplete target.
+func provide(target string, fill func(scratch string) error) error {
+	scratch := target + ".new"
+	if err := os.RemoveAll(scratch); err != nil {
+		return fmt.Errorf("remove an interrupted build: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	if err := os.MkdirAll(scratch, 0o750); err != nil {
+		return fmt.Errorf("create the cache of the control plane: %w", err)
+	}
+	if err := fill(scratch); err != nil {
+		return err
+	}
+	if _, err := binariesIn(scratch); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(target), os.Rename(scratch, target)); err != nil {
+		return fmt.Errorf("move the control plane into the cache: %w", err)
+	}
+	return nil
+}
+
+// ErrInUse means that another process uses a folder.
+var ErrInUse = errors.New("folder in use")
+
+// Folder is a folder that only one process uses. The kernel releases its lock when the process dies, so a crash
+// leaves nothing to clean up.
+type Folder struct {
+	// Dir is the absolute path.
+	Dir string
+	// Temporary means that Close removes the folder.
+	Temporary bool
+	lock      *flock.Flock
+}
+
+// OpenFolder creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name
+// of the program, and wrap ErrInUse if the folder is locked.
+func OpenFolder(dir, program string) (f Folder, err error) {
+	if f.Temporary = dir == ""; f.Temporary {
+		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")
+	} else if f.Dir, err = filepath.Abs(dir); err == nil {
+		err = os.MkdirAll(f.Dir, 0o700)
+	}
+	if err != nil {
+		return f, fmt.Errorf("create the folder of %s: %w", program, err)
+	}
+	f.lock = flock.New(filepath.Join(f.Dir, "lock"))
+	locked, err := f.lock.TryLock()
+	if err != nil {
+		return f, fmt.Errorf("lock the folder of %s: %w", program, err)
+	}
+	if !locked {
+		return f, fmt.Errorf("%w: another %s runs in %s: stop it or choose another folder", ErrInUse, program, f.Dir)
+	}
+	return f, nil
+}
+
+// Close unlocks the folder, and removes it if it is temporary. Otherwise it keeps the lock file, because two processes
+// could lock two files of the same name.
+func (f Folder) Close() error {
+	err := f.lock.Unlock()
+	if f.Temporary {
+		err = errors.Join(err, os.RemoveAll(f.Dir))
+	}
+	return err
+}
+
+// dataDir is the folder of one control plane:
+//
+//	kubeconfig   of the administrator
+//	port         of the API server
+//	pki/         certificate, keys and the administrator's token
+//	etcd/        data
+//	logs/        of the current run
+type dataDir struct{ Folder }
+
+// openDataDir creates the folder if needed, and locks it. An empty name means a temporary folder.
+func openDataDir(dir string) (d dataDir, err error) {
+	if d.Folder, err = OpenFolder(dir, "control plane"); err != nil {
+		return d, err
+	}
+	err = os.RemoveAll(d.path("logs")) // logs would grow without limit
+	if err = errors.Join(err, os.MkdirAll(d.path("logs"), 0o700)); err != nil {
+		return d, fmt.Errorf("create the folder of logs: %w", errors.Join(err, d.Close()))
+	}
+	return d, nil
+}
+
+func (d dataDir) path(elements ...string) string {
+	return filepath.Join(append([]string{d.Dir}, elements...)...)
+}
+
+func (d dataDir) kubeconfig() string { return d.path("kubeconfig") }
+
+// Ports are below the range of ephemeral ports of Linux (32768) and macOS (49152). Otherwise a client of a
+// stopped API server could get that port for its own end, connect to itself, and block the restart.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+)
+
+// choosePort returns the port of the last run, or a free one, which it stores.
+func (d dataDir) choosePort() (port int, err error) {
+	file := d.path("port")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		for range 100 {
+			port = firstPort + rand.IntN(lastPort-firstPort)
+			if err = tryPort(port); err == nil {
+				return port, os.WriteFile(file, []byte(strconv.Itoa(port)+"\n"), 0o600) // the error has the name of the file
+			}
+		}
+		return 0, fmt.Errorf("find a free port between %d and %d: %w", firstPort, lastPort, err)
+	}
+	if err == nil {
+		port, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the port of the last run from %s: %w (remove the file to choose a new port)", file, err)
+	}
+	if err := tryPort(port); err != nil {
+		return 0, fmt.Errorf("%w: the API server cannot listen on %s: %w (stop the other program, or remove %s to choose "+
+			"a new port)", ErrPortTaken, loopback(port), err, file)
+	}
+	return port, nil
+}
+
+func tryPort(port int) error {
+	listener, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // startTimeout is how long a server may take to accept connections.
@@ -181,4 +184,97 @@ func (s *Server) current() *server.Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
+}
+
+// URL returns the address for other processes. It needs Options.Listen.
+func (s *Server) URL() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprintf("nats://127.0.0.1:%d", s.port)
+}
+
+// InProcessConn connects to the server without the network. It makes *Server a
+// nats.InProcessServer. Connections reconnect after Restart.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	if running := s.current(); running != nil {
+		return running.InProcessConn()
+	}
+	return nil, server.ErrServerNotRunning
+}
+
+// MonitorURL returns the address of the monitoring port of a running server.
+func (s *Server) MonitorURL() string {
+	if running := s.current(); running != nil && running.MonitorAddr() != nil {
+		return "http://" + running.MonitorAddr().String()
+	}
+	return ""
+}
+
+// Dial is the client option for a connection without the network.
+func (s *Server) Dial() nats.Option { return nats.InProcessServer(s) }
+
+// JetStream returns a JetStream context on its own in-process connection, which reconnects within
+// 50 ms of a restart, and the function that closes it.
+func (s *Server) JetStream(opts ...nats.Option) (jetstream.JetStream, func(), error) {
+	all := append([]nats.Option{
+		s.Dial(),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(50 * time.Millisecond),
+		nats.ReconnectJitter(0, 0),
+		// The default handler writes to standard error.
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
+	}, opts...)
+	nc, err := nats.Connect("", all...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, nil, fmt.Errorf("open JetStream: %w", err)
+	}
+	return js, nc.Close, nil
+}
+
+// Kill simulates kill -9: data that the server handed to the operating system is kept, data that it
+// would write during shutdown is lost. Start runs it again.
+//
+// The server shares this process, so Kill copies its files first and replaces the store with the
+// copy after an orderly shutdown.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		return errors.New("kill NATS server: it is not running")
+	}
+	crashed := s.options.StoreDir + ".crashed"
+	err := copyLive(s.options.StoreDir, crashed)
+	s.stop()
+	if err != nil {
+		return errors.Join(fmt.Errorf("copy store: %w", err), os.RemoveAll(crashed))
+	}
+	if err := os.RemoveAll(s.options.StoreDir); err != nil {
+		return fmt.Errorf("replace store: %w", err)
+	}
+	if err := os.Rename(crashed, s.options.StoreDir); err != nil {
+		return fmt.Errorf("replace store: %w", err)
+	}
+	return nil
+}
+
+// copyTries is the number of attempts at a copy, because a file may vanish during one.
+const copyTries = 5
+
+// copyLive copies a directory while files come and go.
+func copyLive(from, to string) error {
+	var err error
+	for range copyTries {
+		if err = os.RemoveAll(to); err != nil {
+			return err
+		}
+		if err = os.CopyFS(to, os.DirFS(from)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -174,4 +175,16 @@ func (w *World) Counters(ctx context.Context) map[string]float64 {
 		counters["versions"] += float64(len(l.Versions))
 	}
 	return counters
+}
+
+// Console runs curlctl console until the end of the spec, and returns it with its address for a browser.
+func (e *Environment) Console(ctx context.Context, flags ...string) (p *process.Process, address string) {
+	GinkgoHelper()
+	p = suitetest.Must(process.Start(process.Program{
+		Name: "curlctl", Path: e.Program("curlctl"), Args: append([]string{"console"}, flags...),
+	}))
+	DeferCleanup(p.Kill)
+	printed := regexp.MustCompile(`http://\S+`)
+	Eventually(ctx, func() string { address = printed.FindString(p.Log.String()); return address }).ShouldNot(BeEmpty())
+	return p, address
 }

@@ -7,12 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/local/launch"
 )
 
 func main() {
@@ -59,4 +65,121 @@ func newAssets() *cobra.Command {
 	cmd.Flags().BoolVar(&options.Build, "build", false,
 		"build from source, and ignore KUBEBUILDER_ASSETS and archives of envtest")
 	return cmd
+}
+
+// stopTimeout limits an orderly shutdown, which takes 4 s on an idle machine.
+const stopTimeout = 30 * time.Second
+
+func newExec() *cobra.Command {
+	var dataDir string
+	command := &cobra.Command{
+		Use:   "exec [--data-dir DIR] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command with the cluster of KUBECONFIG, or with a temporary control plane",
+		Long: `Run a command with the cluster of KUBECONFIG. If KUBECONFIG is not set, start a control
+plane that runs as long as the command, and set KUBECONFIG and KUBEBUILDER_ASSETS for the
+command. Exits with the status of the command.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+				return runChild(cmd.Context(), args, nil)
+			}
+			return runWithControlPlane(cmd.Context(), dataDir, args)
+		},
+	}
+	command.Flags().StringVar(&dataDir, "data-dir", "",
+		"folder that keeps the control plane's data (default: a temporary one)")
+	// Flags after the name of the command belong to the command.
+	command.Flags().SetInterspersed(false)
+	return command
+}
+
+func runWithControlPlane(ctx context.Context, dataDir string, args []string) error {
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dataDir, Progress: os.Stderr})
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go reportFailure(plane, ended)
+	err = runChild(ctx, args, []string{
+		clientcmd.RecommendedConfigPathEnvVar + "=" + plane.Kubeconfig(),
+		controlplane.EnvDir + "=" + plane.Assets().Dir,
+	})
+	close(ended)
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := plane.Stop(stopping); err != nil {
+		// Only printed, because the command decides the exit status.
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
+	}
+	return err
+}
+
+// reportFailure warns that the cluster failed while the command continues.
+func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
+	select {
+	case err := <-plane.Failed():
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
+	case <-ended:
+	}
+}
+
+// exitError is the exit status of the command, which has already reported its error.
+type exitError int
+
+func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// runChild runs the command with additional environment variables and forwards signals. It returns an exitError
+// if the command fails.
+func runChild(ctx context.Context, args, env []string) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2)
+	defer signal.Stop(signals)
+	// For Linux, the parent of the child is the thread that starts it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	child := exec.Command(args[0], args[1:]...)
+	child.Env = append(os.Environ(), env...)
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.SysProcAttr = &syscall.SysProcAttr{}
+	// If we are killed, the cluster ends, so the child must end too.
+	launch.DieWithParent(child.SysProcAttr, syscall.SIGTERM)
+	if err := child.Start(); err != nil {
+		return fmt.Errorf("run the command: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- child.Wait() }()
+	for {
+		select {
+		case received := <-signals:
+			if !fromTerminal(received) {
+				// An error means that the child has ended.
+				_ = child.Process.Signal(received)
+			}
+		case err := <-ended:
+			return asStatus(err)
+		}
+	}
+}
+
+// fromTerminal reports whether a signal comes from the keyboard. The terminal sends it to the child as well, and
+// many programs exit without cleaning up if they receive it twice.
+func fromTerminal(received os.Signal) bool {
+	keyboard := received == os.Interrupt || received == syscall.SIGQUIT
+	return keyboard && term.IsTerminal(int(os.Stdin.Fd()))
+}
+
+// asStatus returns the exit status of a failed command. Like in a shell, signal n becomes 128+n.
+func asStatus(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitError(128 + int(status.Signal()))
+	}
+	return exitError(exit.ExitCode())
 }
