@@ -87,6 +87,8 @@ var _ = Describe("The program", func() {
 		Expect(os.WriteFile(filepath.Join(beside, operate.BesideKubeconfig),
 			[]byte(`{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`), 0o600)).To(Succeed())
 		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).code).To(BeZero())
+		Expect(os.WriteFile(filepath.Join(beside, "nats.crt"), []byte("no certificate"), 0o600)).To(Succeed())
+		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).err).To(ContainSubstring("certificate"))
 	})
 })
 

@@ -55,9 +55,13 @@ type Connection struct {
 	Refusals *Refusals
 }
 
-// BesideKubeconfig is the name of a context file of the nats command in the directory of the kubeconfig. The demo
-// writes it there, so that curlctl finds its NATS.
-const BesideKubeconfig = "nats.json"
+// Names of files in the directory of the kubeconfig, by which curlctl finds the NATS of the demo and of docker compose:
+// a context of the nats command, an NKey seed and certificates to trust.
+const (
+	BesideKubeconfig = "nats.json"
+	besideNKey       = "nats.nk"
+	besideCA         = "nats.crt"
+)
 
 // Open connects, and fails if no server is available. Without an address or a context it uses the selected context of
 // the nats command, BesideKubeconfig, the default address, or a port-forward to the NATS of the chart, whichever comes
@@ -90,7 +94,8 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 	}, nil
 }
 
-// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context.
+// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context. With
+// that path it sets the files beside it.
 func (o *Options) contextFile(cluster kube.Options) string {
 	kubeconfig := cmp.Or(cluster.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	if o.from() != "" || kubeconfig == "" {
@@ -99,6 +104,12 @@ func (o *Options) contextFile(cluster kube.Options) string {
 	file, err := filepath.Abs(filepath.Join(filepath.Dir(kubeconfig), BesideKubeconfig))
 	if _, missing := os.Stat(file); err != nil || missing != nil {
 		return o.Context
+	}
+	for name, field := range map[string]*string{besideNKey: &o.Files.NKey, besideCA: &o.Files.CA} {
+		path := filepath.Join(filepath.Dir(file), name)
+		if _, missing := os.Stat(path); missing == nil && *field == "" {
+			*field = path
+		}
 	}
 	return file
 }

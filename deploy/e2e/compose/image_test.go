@@ -10,9 +10,14 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // programs have an image each.
@@ -123,6 +128,14 @@ var _ = Describe("A container", func() {
 		Entry(nil, "healer", "/identities", "setup.nk", "ca.crt"),
 		Entry(nil, "nats", "/etc/nats/identities", "identities.conf", "ca.crt", "tls.crt", "tls.key"),
 	)
+
+	It("writes beside the kubeconfig what curlctl needs to find NATS", func(ctx SpecContext) {
+		GinkgoT().Setenv("XDG_CONFIG_HOME", GinkgoT().TempDir()) // without a selected context
+		o := operate.Options{Timeout: 5 * time.Second}
+		connection := suitetest.Must(o.Open(ctx, kube.Options{}))
+		DeferCleanup(connection.Close)
+		Expect(connection.Where).To(HavePrefix("nats://127.0.0.1:"))
+	})
 
 	It("publishes ports on loopback only", func(ctx SpecContext) {
 		for _, c := range containers(ctx) {

@@ -50,20 +50,25 @@ func Write(config *clientcmdapi.Config, path string) error {
 	if err != nil {
 		return fmt.Errorf("encode kubeconfig: %w", err)
 	}
-	scratch, err := os.CreateTemp(filepath.Dir(path), ".kubeconfig-*") // for its owner only
+	return WriteFile(text, path)
+}
+
+// WriteFile writes a file that only the owner of its folder can read.
+func WriteFile(text []byte, path string) error {
+	scratch, err := os.CreateTemp(filepath.Dir(path), ".new-*") // for its owner only
 	if err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer os.Remove(scratch.Name())
 	_, err = scratch.Write(text)
 	if err = errors.Join(err, scratch.Close()); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := giveToOwnerOf(filepath.Dir(path), scratch.Name()); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(scratch.Name(), path); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

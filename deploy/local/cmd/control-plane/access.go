@@ -45,8 +45,9 @@ func newHealthcheck() *cobra.Command {
 // grant holds the flags of the command.
 type grant struct {
 	kubeconfig, context, server string
+	nats                        string
 	manifests, copies           []string
-	accounts                    map[string]string
+	accounts, files             map[string]string
 }
 
 func newGrant() *cobra.Command {
@@ -64,6 +65,8 @@ so login plugins are an error. Each file gets the owner of its folder.`, g.run)
 		"service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
 	flags.StringSliceVar(&g.copies, "copy-to", nil, "files for copies of the administrator's kubeconfig")
 	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in those copies")
+	flags.StringVar(&g.nats, "nats-url", "", "address of NATS for curlctl, in a file beside each of those copies")
+	flags.StringToStringVar(&g.files, "copy-file", nil, "other files to copy: FILE=COPY")
 	return cmd
 }
 
@@ -107,7 +110,22 @@ func (g *grant) run(cmd *cobra.Command) error {
 		if err := controlplane.Write(administrator, path); err != nil {
 			return err
 		}
+		if g.nats != "" {
+			beside := filepath.Join(filepath.Dir(path), "nats.json") // operate.BesideKubeconfig
+			if err := controlplane.WriteFile(fmt.Appendf(nil, `{"url": %q}`, g.nats), beside); err != nil {
+				return err
+			}
+		}
 		fmt.Fprintf(cmd.OutOrStdout(), "copied context %s to %s\n", administrator.CurrentContext, path)
+	}
+	for path, to := range g.files {
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = controlplane.WriteFile(text, to)
+		}
+		if err != nil {
+			return fmt.Errorf("--copy-file: %w", err)
+		}
 	}
 	return nil
 }

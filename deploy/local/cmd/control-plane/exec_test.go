@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"syscall"
@@ -10,6 +12,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // startup limits the start and the stop of a control plane.
@@ -26,6 +31,22 @@ var _ = Describe("control-plane exec", func() {
 		dir := regexp.MustCompile("kubeconfig (/.*)/kubeconfig").FindStringSubmatch(string(session.Err.Contents()))[1]
 		Expect(dir).NotTo(BeADirectory())
 		Expect(running(dir)).To(BeFalse())
+	})
+
+	It("copies kubeconfig, key and authority for a user of docker compose, and names NATS to curlctl", func() {
+		dir := GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(dir, "replayer.nk"), []byte("seed"), 0o600)).To(Succeed())
+		copies := GinkgoT().TempDir()
+		session := run(nil, "exec", "--", "sh", "-c", `"$0" grant --kubeconfig="$KUBECONFIG" --copy-to="$2/kubeconfig" `+
+			`--nats-url=nats://127.0.0.1:4222 --copy-file="$1/replayer.nk=$2/nats.nk"`, binary, dir, copies)
+		Eventually(session, startup).Should(gexec.Exit(0))
+		for name, text := range map[string]string{
+			"nats.nk": "seed", operate.BesideKubeconfig: `{"url": "nats://127.0.0.1:4222"}`, "kubeconfig": "clusters:",
+		} {
+			path := filepath.Join(copies, name)
+			Expect(os.ReadFile(path)).To(ContainSubstring(text))
+			Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)))
+		}
 	})
 
 	It("uses the cluster of KUBECONFIG if it is set", func() {
