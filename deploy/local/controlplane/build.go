@@ -15,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -71,14 +73,24 @@ func (o ProgramOptions) build(ctx context.Context, scratch string) error {
 }
 
 // compile runs `go list` to download the sources and to count the stale packages, whose names `go build -v` prints.
+// Meanwhile it builds etcd, whose sources come first.
 func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 	env := []string{
 		"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly",
 		"GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
 	}
-	common := append(buildFlags(kubernetesVersion()),
-		"go.etcd.io/etcd/server/v3", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl")
-	stale, built, downloads := 0, 0, 0
+	const etcdPackage = "go.etcd.io/etcd/server/v3"
+	flags := buildFlags(kubernetesVersion())
+	common := slices.Concat(flags,
+		[]string{etcdPackage, "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl"})
+	build := []string{"build", "-v", "-o", scratch + string(filepath.Separator)}
+	stale, downloads := 0, 0
+	var built atomic.Int64
+	count := func(line string) {
+		if isPackage(line) {
+			built.Add(1)
+		}
+	}
 	listed := func(line string) {
 		if isPackage(line) {
 			stale++
@@ -88,18 +100,21 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 		}
 	}
 	compiled := func(line string) {
-		if isPackage(line) && built < stale {
-			built++
-		}
-		o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", built, stale)
+		count(line)
+		o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", min(int(built.Load()), stale), stale)
 	}
 	o.display.show("control plane: looking up the sources")
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, common...)
-	if err := goCommand(ctx, scratch, env, listed, list...); err != nil {
+	var early sync.WaitGroup
+	early.Go(func() { // the build below repeats an error
+		_ = goCommand(ctx, scratch, env, count, slices.Concat(build, flags, []string{etcdPackage})...)
+	})
+	err := goCommand(ctx, scratch, env, listed, list...)
+	early.Wait()
+	if err != nil {
 		return err
 	}
-	build := append([]string{"build", "-v", "-o", scratch + string(filepath.Separator)}, common...)
-	return goCommand(ctx, scratch, env, compiled, build...)
+	return goCommand(ctx, scratch, env, compiled, append(build, common...)...)
 }
 
 var (
