@@ -39,7 +39,7 @@ NO_DWARF := -gcflags=all=-dwarf=false
 # The version is a linker flag, because Go would ask git, which fails in a checkout of another user.
 LDFLAGS  = -s -w -X $(REPOSITORY)/proto/process.Version=$(VERSION)
 # Less garbage collection saves a quarter of the CPU time of compiler and linker.
-GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) go build -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
+GO_BUILD = CGO_ENABLED=0 GOGC=$(or $(GOGC),400) deploy/tools/build -v -trimpath -buildvcs=false $(NO_DWARF) -ldflags '$(LDFLAGS)'
 
 # Without debug information, a test links in two thirds of the time. Vet has its own target.
 TEST_BUILD := -vet=off -ldflags='-s -w' $(NO_DWARF)
@@ -132,7 +132,7 @@ GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_
 .PHONY: test
 test: test-chart build $(HELM) ## Run all tests that need no containers, 10 minutes on two cores (in the cluster of KUBECONFIG if that is set)
 	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
-	@echo 'Compiling the suites…'
+	@echo 'Compiling the suites, which takes minutes the first time…'
 	@rm -f '$(SPEC_TIMES)'
 	@$(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
