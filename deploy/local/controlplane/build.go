@@ -85,12 +85,7 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 		[]string{etcdPackage, "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl"})
 	build := []string{"build", "-v", "-o", scratch + string(filepath.Separator)}
 	stale, downloads := 0, 0
-	var built atomic.Int64
-	count := func(line string) {
-		if isPackage(line) {
-			built.Add(1)
-		}
-	}
+	var built, total atomic.Int64
 	listed := func(line string) {
 		if isPackage(line) {
 			stale++
@@ -100,16 +95,21 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 		}
 	}
 	compiled := func(line string) {
-		count(line)
-		o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", min(int(built.Load()), stale), stale)
+		if isPackage(line) {
+			built.Add(1)
+		}
+		if all := total.Load(); all > 0 {
+			o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", min(built.Load(), all), all)
+		}
 	}
 	o.display.show("control plane: looking up the sources")
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, common...)
 	var early sync.WaitGroup
 	early.Go(func() { // the build below repeats an error
-		_ = goCommand(ctx, scratch, env, count, slices.Concat(build, flags, []string{etcdPackage})...)
+		_ = goCommand(ctx, scratch, env, compiled, slices.Concat(build, flags, []string{etcdPackage})...)
 	})
 	err := goCommand(ctx, scratch, env, listed, list...)
+	total.Store(int64(stale))
 	early.Wait()
 	if err != nil {
 		return err
