@@ -148,8 +148,8 @@ var _ = Describe("the operator's settings", func() {
 				Expect(verdict.Allowed).To(BeTrue(), verdict.Reason)
 				return
 			}
-			denied := &egress.DeniedError{}
-			Expect(errors.As(err, &denied)).To(BeTrue())
+			denied, is := errors.AsType[*egress.DeniedError](err)
+			Expect(is).To(BeTrue(), "%v", err)
 			rules := string(denied.Rule)
 			for _, rule := range denied.Further {
 				rules += ", " + string(rule)
