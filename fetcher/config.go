@@ -147,18 +147,6 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 		"budget of dead letters of one namespace, which refills in 6 h (0: no limit)")
 }
 
-// verifier reads TrustedKeys. Nil means none.
-func (c *Config) verifier() (*signature.Verifier, error) {
-	if c.TrustedKeys == "" {
-		return nil, nil //nolint:nilnil // without keys nothing is verified
-	}
-	v, err := signature.LoadVerifier(c.TrustedKeys)
-	if err != nil {
-		return nil, fmt.Errorf("--trusted-keys: %w", err)
-	}
-	return v, nil
-}
-
 // maxTimeout is the maximum time limit of a GET, so that a drain ends within 30 s.
 const maxTimeout = 20 * time.Second
 
@@ -176,8 +164,8 @@ func (c *Config) Validate() error {
 	if err := c.Egress.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	if _, err := c.verifier(); err != nil {
-		return err
+	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
+		return fmt.Errorf("--trusted-keys: %w", err)
 	}
 	return cmp.Or(c.Throttle.Validate(), c.Get.Validate(), c.Engine.Validate())
 }

@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
+	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 // Run waits for the streams, handles messages until ctx is done, and then finishes messages in flight.
@@ -42,9 +44,9 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		return err
 	}
 	clock := pipeline.NewClock()
-	signatures, err := cfg.verifier()
+	signatures, err := signature.LoadVerifier(cfg.TrustedKeys)
 	if err != nil {
-		return err
+		return fmt.Errorf("--trusted-keys: %w", err)
 	}
 	handler := engine.New(cfg.Engine, engine.Deps{
 		Client: pipeline.NewClient(rt.JetStream), Getter: client, Throttle: slots, Signatures: signatures,

@@ -56,17 +56,16 @@ func LoadSigner(file string) (*Signer, error) {
 	return &Signer{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
-// Verifier holds the trusted public keys. It is safe for concurrent use.
+// Verifier holds the trusted public keys. It is safe for concurrent use. A nil Verifier trusts none.
 type Verifier struct {
-	// file has the keys (nil means that no key is trusted).
 	file *reload.File[[]ed25519.PublicKey]
 }
 
 // LoadVerifier reads NKey user public keys from a file, one per line and at most MaxKeys. Without a
-// name it returns a verifier that trusts none.
+// name it returns nil.
 func LoadVerifier(file string) (*Verifier, error) {
 	if file == "" {
-		return &Verifier{}, nil
+		return nil, nil //nolint:nilnil // a nil verifier trusts none
 	}
 	keys, err := reload.Open(file, parseKeys)
 	if err != nil {

@@ -22,7 +22,7 @@ func (s *Signer) Sign(w *v1.Want) {
 // ErrUntrusted.
 func (v *Verifier) Verify(w *v1.Want) error {
 	switch {
-	case v.file == nil:
+	case v == nil:
 		return ErrNoKeys
 	case len(w.GetSignature()) == 0:
 		return ErrUnsigned
