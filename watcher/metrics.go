@@ -33,7 +33,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	m.measure(keys{
 		objects: annotated.NewQuota(annotated.Limits{}, objects), index: wantindex.NewIndex(),
 		refused: audit.New(0, audit.Deps{}).Refused, now: time.Now,
-	}, exporter.New(exporter.Config{}, exporter.Deps{}))
+	}, exporter.New(0, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
 

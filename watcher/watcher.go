@@ -160,8 +160,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients,
 		Auditor: auditor,
 		Health:  health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
 	})
-	export := exporter.New(exporter.Config{Interval: at.export},
-		exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
+	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(keys{objects: bounded, index: index, refused: auditor.Refused, now: broker.Now}, export)
 	election := leader.Deps{
 		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,

@@ -24,12 +24,6 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Config has the settings of an Exporter.
-type Config struct {
-	// Interval is the time between two readings.
-	Interval time.Duration
-}
-
 // Deps are the dependencies of an Exporter.
 type Deps struct {
 	Client *pipeline.Client
@@ -39,13 +33,13 @@ type Deps struct {
 
 // Exporter reads the state of the pipeline while it runs.
 type Exporter struct {
-	config Config
-	deps   Deps
-	last   atomic.Pointer[snapshot]
+	every time.Duration
+	deps  Deps
+	last  atomic.Pointer[snapshot]
 }
 
-// New returns an Exporter.
-func New(c Config, d Deps) *Exporter { return &Exporter{config: c, deps: d} }
+// New returns an Exporter with the time between two readings.
+func New(every time.Duration, d Deps) *Exporter { return &Exporter{every: every, deps: d} }
 
 // Run reads the state until ctx is done. Afterwards the metrics have no series, because another watcher
 // exports them.
@@ -67,7 +61,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		e.last.Store(s)
 	}
 	read()
-	pace.Every(ctx, e.deps.Clock, e.config.Interval, read)
+	pace.Every(ctx, e.deps.Clock, e.every, read)
 }
 
 // errDisconnected means that there is no connection to the broker.

@@ -54,7 +54,7 @@ func (b *bench) run() *bench {
 	var err error
 	b.epoch, err = pipeline.Ensure(b.t.Context(), b.js, pipeline.Topology{})
 	b.Expect(err).NotTo(gomega.HaveOccurred())
-	e := exporter.New(exporter.Config{Interval: 20 * time.Millisecond},
+	e := exporter.New(20*time.Millisecond,
 		exporter.Deps{Client: b.client, Clock: clock.RealClock{}, Log: zerolog.Nop()})
 	e.Measure(b.set)
 	ctx, cancel := context.WithCancel(context.Background())

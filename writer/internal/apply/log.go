@@ -49,29 +49,13 @@ func (t *task) logResult(i plan.Item, d plan.Decision) {
 	if c := i.Result.GetContent(); c != nil {
 		line = line.Int("bytes", len(c.GetBody()))
 	}
-	line.Msg(t.describe(i, d))
+	line.Msg(describe(i, d.Verdict))
 }
 
 // describe says what happened to an item.
-func (t *task) describe(i plan.Item, d plan.Decision) string {
-	f := i.Result.GetFailure()
-	switch {
-	case d.Verdict == plan.NotOurs:
-		return "refused: not our key"
-	case d.Verdict == plan.Refused && t.object.Obstacle == plan.Immutable:
-		return "refused: immutable"
-	case d.Verdict == plan.Refused && t.object.Obstacle == plan.TooLarge:
-		return "refused: too large"
-	case d.Verdict == plan.Refused:
-		return "refused: by the API server"
-	case d.Verdict != plan.Written:
-		return string(d.Verdict)
-	case f.GetGaveUp():
-		return "status written: gave up"
-	case f != nil:
-		return "status written: failing"
-	case i.OfObject():
+func describe(i plan.Item, v plan.Verdict) string {
+	if v == plan.Written && i.Result.GetContent() == nil {
 		return "status written"
 	}
-	return "written"
+	return string(v)
 }
