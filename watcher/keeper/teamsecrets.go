@@ -141,12 +141,12 @@ func (t *teams) compile(ctx context.Context) (err error) {
 		}
 		t.metrics.problems.Set(float64(problems))
 	}()
-	held, err := t.get(ctx)
+	into, err := t.get(ctx)
 	if err != nil {
 		return fmt.Errorf("read Secret %s: %w", t.settings.Into, err)
 	}
 	var current []headerfile.Entry
-	_ = json.Unmarshal(held.Data[headerfile.TeamKey], &current) // invalid content is replaced
+	_ = json.Unmarshal(into.Data[headerfile.TeamKey], &current) // invalid content is replaced
 	names := t.settings.names()
 	entries := []headerfile.Entry{}
 	var events []kube.Event
@@ -164,7 +164,7 @@ func (t *teams) compile(ctx context.Context) (err error) {
 		}
 		entries, events = append(entries, compiled...), append(events, ignored...)
 	}
-	if err = t.write(ctx, held, entries, listed(events)); err == nil {
+	if err = t.write(ctx, into, entries, listed(events)); err == nil {
 		t.metrics.compiled.SetToCurrentTime()
 	}
 	t.emit(ctx, events)
@@ -201,9 +201,9 @@ func listed(ignored []kube.Event) string {
 }
 
 // write changes the Secret of the release, unless it has these entries and this list of ignored Secrets.
-func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []headerfile.Entry, ignored string) error {
+func (t *teams) write(ctx context.Context, into *corev1.Secret, entries []headerfile.Entry, ignored string) error {
 	text, err := json.Marshal(entries)
-	if err != nil || bytes.Equal(text, held.Data[headerfile.TeamKey]) && ignored == held.Annotations[ignoredAnnotation] {
+	if err != nil || bytes.Equal(text, into.Data[headerfile.TeamKey]) && ignored == into.Annotations[ignoredAnnotation] {
 		return err
 	}
 	list := &ignored
@@ -219,7 +219,7 @@ func (t *teams) write(ctx context.Context, held *corev1.Secret, entries []header
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if _, err = t.secrets.Secrets(held.Namespace).Patch(ctx, held.Name, types.MergePatchType, patch,
+	if _, err = t.secrets.Secrets(into.Namespace).Patch(ctx, into.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("write Secret %s: %w", t.settings.Into, err)
 	}
