@@ -2,16 +2,31 @@ package acceptance_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -169,5 +184,189 @@ var _ = Describe("A ConfigMap in Git", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(stderr).To(ContainSubstring("conflict"))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(was))
+	})
+})
+
+// certificate is that of an authority, in PEM.
+var certificate = func() string {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+}()
+
+// goodBodies meet the rules of the recipes, by key.
+var goodBodies = map[string]string{
+	"ca.pem": certificate + certificate, "node-exporter.json": `{"panels":[1]}`, "etcd.yaml": "# comment\ngroups: []",
+	"default.tmpl": `{{ define "__alertmanager" }}Alertmanager{{ end }}`, "cloudflare-v4": "192.0.2.0/24\n198.51.100.0/22",
+	"cloudflare-v6": "2001:db8::/32\n", "github.json": `{"hooks":["192.0.2.0/24"]}`,
+	"google.json": `{"keys":[{"kid":"a"}]}`,
+	"drop.txt":    "; comment\n192.0.2.0/24 ; SBL1\n", "settings.yaml": "a: b",
+}
+
+// recipe reads a recipe and points its URLs to the origin, with the same paths. It returns the body of each
+// key.
+func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[string]string) {
+	GinkgoHelper()
+	text := suitetest.Must(os.ReadFile(file))
+	object, bodies = &corev1.ConfigMap{}, map[string]string{}
+	Expect(yaml.UnmarshalStrict(text, object)).To(Succeed(), file)
+	grammar := suitetest.Must(annotation.New(annotation.Defaults()))
+	request, err := grammar.Parse(object.Annotations)
+	Expect(err).NotTo(HaveOccurred(), file)
+	asks := ""
+	for _, pair := range request.Pairs {
+		address, err := url.Parse(pair.URL)
+		Expect(err).NotTo(HaveOccurred(), file)
+		bodies[pair.Key] = goodBodies[pair.Key]
+		asks += pair.Key + "=" + w.Origin.Page(address.Path).Says(bodies[pair.Key]).URL() + "\n"
+	}
+	object.Namespace, object.Annotations[annotation.DefaultKey] = w.Namespace, asks
+	return object, bodies
+}
+
+var _ = Describe("The recipes", func() {
+	It("keep the RDS bundle when the URL responds with a login page or half a bundle", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		object, bodies := recipe(w, "../../samples/recipes/01-rds-ca.yaml")
+		page := w.Origin.Page("/global/global-bundle.pem")
+		cm := w.Create(ctx, object.Name, func(o *corev1.ConfigMap) { o.ObjectMeta = object.ObjectMeta })
+		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"])
+
+		page.Says("<html>Sign in, token S3CR3T</html>")
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "1")
+		cm.EventuallyHasEvents(ctx, "ContentRejected")
+		cm.EventuallyReports(ctx, "ca.pem", "ContentRejected")
+		Expect(cm.Events(ctx, "ContentRejected")[0].Note).To(And(
+			ContainSubstring("the response for ca.pem does not meet rule 1 of curl-expect, size(certs(body)) > 0"),
+			ContainSubstring(": it has something other than certificates in PEM and blanks"),
+			ContainSubstring("; key ca.pem keeps its last good value; next try at "), Not(ContainSubstring("S3CR3T"))))
+		page.Says(certificate)
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "2")
+		Eventually(func() uint32 { return cm.Status(ctx, "ca.pem").Why().Rule }).WithContext(ctx).Should(BeEquivalentTo(2))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("ca.pem", bodies["ca.pem"]))
+
+		page.Says(bodies["ca.pem"] + certificate)
+		cm.Annotate(ctx, "x-kv8s.io/curl-now", "3")
+		cm.EventuallyHasData(ctx, "ca.pem", bodies["ca.pem"]+certificate)
+		cm.EventuallyHasEvents(ctx, "ContentRejected", "ContentRejected", "Recovered")
+	})
+
+	It("are accepted by the API server, and filled", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		files := suitetest.Must(filepath.Glob("../../samples/recipes/*.yaml"))
+		Expect(len(files)).To(BeNumerically(">=", 10))
+		for _, file := range files {
+			object, bodies := recipe(w, file)
+			Expect(object.Annotations).To(HaveKey("x-kv8s.io/curl-expect"), file)
+			_, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, object,
+				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+			Expect(err).NotTo(HaveOccurred(), file)
+			cm := w.Create(ctx, object.Name, func(o *corev1.ConfigMap) { o.ObjectMeta = object.ObjectMeta })
+			for key, body := range bodies {
+				cm.EventuallyHasData(ctx, key, body)
+			}
+		}
+	})
+})
+
+// issue returns a certificate in DER that is valid for a time from an hour ago.
+func issue(valid time.Duration, change func(*x509.Certificate)) []byte {
+	GinkgoHelper()
+	key := suitetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	began := time.Now().Add(-time.Hour)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: began, NotAfter: began.Add(valid), BasicConstraintsValid: true, IsCA: true,
+	}
+	change(c)
+	return suitetest.Must(x509.CreateCertificate(rand.Reader, c, c, key.Public(), key))
+}
+
+func inPEM(label string, der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}))
+}
+
+// The ends of sentences about refused bundles.
+const (
+	other = ": it has something other than certificates in PEM and blanks"
+	bad   = ": a certificate in it is incomplete or invalid"
+	no    = `duration("720h"))`
+	large = ": the limit is 262,144 bytes"
+)
+
+// bundles returns bodies by key, with the end of the sentence about each that is refused.
+func bundles() map[string][2]string {
+	const year, begin = 365 * 24 * time.Hour, "-----BEGIN CERTIFICATE-----\n"
+	as := func(*x509.Certificate) {}
+	der := issue(year, as)
+	ca := inPEM("CERTIFICATE", der)
+	lines := strings.SplitAfter(ca, "\n")
+	return map[string][2]string{
+		"one":              {ca, ""},
+		"without-newline":  {strings.TrimSpace(ca), ""},
+		"crlf":             {strings.ReplaceAll(ca+ca, "\n", "\r\n"), ""},
+		"blanks":           {"\n \t\n" + strings.ReplaceAll(ca, "-\n", "- \n") + "\n\n" + ca + "\n", ""},
+		"hundred":          {strings.Repeat(ca, 100), ""},
+		"half":             {ca + ca[:len(ca)/2], bad},
+		"no-end":           {strings.Join(lines[:len(lines)-2], ""), bad},
+		"two-begins":       {begin + ca, bad},
+		"no-base64":        {strings.Replace(ca, "MII", "M!I", 1), bad},
+		"trailing":         {inPEM("CERTIFICATE", append(slices.Clone(der), 0)), bad},
+		"key":              {ca + inPEM("PRIVATE KEY", der), other},
+		"label":            {inPEM("X509 CERTIFICATE", der), other},
+		"comment":          {"Subject: a\n" + ca, other},
+		"indented":         {strings.ReplaceAll(ca, "-----BEGIN", "  -----BEGIN"), other},
+		"bom":              {"\ufeff" + ca, other},
+		"html":             {"<html><pre>\n" + ca + "</pre></html>\n", other},
+		"login":            {"<html>Sign in</html>", other},
+		"der":              {string(der), other},
+		"empty":            {"\n", no},
+		"expired":          {ca + inPEM("CERTIFICATE", issue(time.Minute, as)), no},
+		"soon":             {inPEM("CERTIFICATE", issue(29*24*time.Hour, as)), no},
+		"leaf":             {inPEM("CERTIFICATE", issue(year, func(c *x509.Certificate) { c.IsCA = false })), no},
+		"not-yet":          {inPEM("CERTIFICATE", issue(year, func(c *x509.Certificate) { c.NotBefore = c.NotAfter })), no},
+		"too-large":        {strings.Repeat(ca, 800), large},
+		"ten-thousand-cas": {strings.Repeat(ca, 10_000), "is larger than the limit of "},
+	}
+}
+
+var _ = Describe("A rule about certificates", func() {
+	It("accepts or refuses a bundle with a reason, in the pipeline and in curlctl check", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		all := bundles()
+		asks, expect := "", ""
+		for key, bundle := range all {
+			asks += key + "=" + w.Origin.Page("/"+key).Says(bundle[0]).URL() + "\n"
+			expect += key + `=size(certs(body)) > 0 && certs(body).all(c, c.isCA && c.notBefore < now && ` +
+				`c.notAfter > now + duration("720h"))` + "\n"
+		}
+		cm := w.Create(ctx, "bundles", world.Asking(asks), world.Annotated("x-kv8s.io/curl-expect", expect))
+		for key, bundle := range all {
+			if bundle[1] == "" {
+				cm.EventuallyHasDataWithin(ctx, time.Minute, key, bundle[0])
+				continue
+			}
+			Eventually(func() string { return cm.Status(ctx, key).Why().Message }).WithContext(ctx).
+				WithTimeout(time.Minute).Should(ContainSubstring(bundle[1]), key)
+			Expect(cm.Get(ctx).Data).NotTo(HaveKey(key))
+		}
+
+		out, _ := exec.CommandContext(ctx, env.Program("curlctl"), "check", w.Namespace+"/bundles", "--fetch", "-o", "json",
+			"--kubeconfig="+w.Cluster.Kubeconfig, process.AllowLoopback).Output() // exits with 7
+		var checked struct {
+			Items []struct{ Key, Verdict, Detail string }
+		}
+		Expect(json.Unmarshal(out, &checked)).To(Succeed(), string(out))
+		verdicts := map[string]string{}
+		for _, row := range checked.Items {
+			if strings.HasPrefix(row.Detail, "curl-expect: ") {
+				verdicts[row.Key] = row.Verdict
+			}
+		}
+		for key, bundle := range all {
+			want := map[string]string{
+				"": "true", other: "not only certificates", bad: "not a valid certificate", no: "false", large: "too large",
+			}
+			Expect(verdicts[key]).To(Equal(want[bundle[1]]), key+" in curlctl check")
+		}
 	})
 })

@@ -25,13 +25,27 @@ import (
 
 // terminal runs commands as users type them.
 type terminal struct {
-	world   *world.World
-	kubectl string
+	world *world.World
+	// environment has a PATH with kubectl and curlctl, also as a kubectl plugin, as installed by the Makefile, and
+	// a kubeconfig with the namespace of the world.
+	environment []string
 }
 
 func newTerminal(w *world.World) *terminal {
 	GinkgoHelper()
-	return &terminal{world: w, kubectl: world.Kubectl()}
+	tools, kubectl := GinkgoT().TempDir(), world.Kubectl()
+	for name, path := range map[string]string{
+		"kubectl": kubectl, "curlctl": w.Program("curlctl"), "kubectl-curl_me_that": w.Program("curlctl"),
+		"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
+	} {
+		Expect(os.Symlink(suitetest.Must(filepath.Abs(path)), filepath.Join(tools, name))).To(Succeed())
+	}
+	config := filepath.Join(tools, "config")
+	Expect(os.WriteFile(config, suitetest.Must(os.ReadFile(w.Cluster.Kubeconfig)), 0o600)).To(Succeed())
+	Expect(exec.Command(kubectl, "--kubeconfig="+config, "config", "set-context", "--current",
+		"--namespace="+w.Namespace).Run()).To(Succeed())
+	return &terminal{world: w, environment: append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+config, "CURLMETHAT_NATS_URL="+w.NATS.URL(), "COLUMNS=120")}
 }
 
 // run runs a command and returns its output.
@@ -40,33 +54,11 @@ func (t *terminal) run(ctx context.Context, command string) []byte {
 	return out
 }
 
-// shell returns a command for a shell at the root of the repository. PATH has kubectl and curlctl, also as a
-// kubectl plugin, as installed by the Makefile.
+// shell returns a command for a shell at the root of the repository.
 func (t *terminal) shell(ctx context.Context, command string) *exec.Cmd {
-	tools := GinkgoT().TempDir()
-	for name, path := range map[string]string{
-		"kubectl": t.kubectl, "curlctl": t.world.Program("curlctl"),
-		"kubectl-curl_me_that":          t.world.Program("curlctl"),
-		"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
-	} {
-		path := suitetest.Must(filepath.Abs(path))
-		Expect(os.Symlink(path, filepath.Join(tools, name))).To(Succeed())
-	}
 	shell := exec.CommandContext(ctx, "sh", "-c", command)
-	shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "KUBECONFIG="+t.config(),
-		"CURLMETHAT_NATS_URL="+t.world.NATS.URL(), "COLUMNS=120")
-	shell.Dir = "../../.."
+	shell.Env, shell.Dir = t.environment, "../../.."
 	return shell
-}
-
-// config returns a kubeconfig with the namespace of the world.
-func (t *terminal) config() string {
-	raw := suitetest.Must(os.ReadFile(t.world.Cluster.Kubeconfig))
-	path := filepath.Join(GinkgoT().TempDir(), "config")
-	Expect(os.WriteFile(path, raw, 0o600)).To(Succeed())
-	Expect(exec.Command(t.kubectl, "--kubeconfig="+path, "config", "set-context", "--current",
-		"--namespace="+t.world.Namespace).Run()).To(Succeed())
-	return path
 }
 
 // normal replaces text that differs from run to run.

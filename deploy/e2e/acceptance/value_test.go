@@ -1,18 +1,42 @@
+// Package acceptance runs the built services as processes against a real API server, and checks
+// them against the promises to users.
 package acceptance_test
 
 import (
-	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
+
+func TestAcceptance(t *testing.T) { world.Run(t, "Acceptance") }
+
+var env *world.Environment
+
+var _ = BeforeSuite(func() { env = world.Open() })
 
 var _ = Describe("A fetched value", func() {
 	It("arrives within 5 s, in one write that touches nothing else", func(ctx SpecContext) {
@@ -33,25 +57,6 @@ var _ = Describe("A fetched value", func() {
 		Expect(w.Origin.Hits()).To(Equal(1))
 		cm.HasEvents(ctx)
 	})
-
-	It("is stored in binaryData if it is not text, and moves to data when it becomes text", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		body := bytes.Repeat([]byte{0, 1, 0xff, '\n', 0x80}, 4000)
-		blob, text := w.Origin.Page("/blob").Serves(body), w.Origin.Page("/text").Says("this is text")
-		cm := w.Create(ctx, "bytes", world.Asking("mixed="+blob.URL()))
-		cm.EventuallyHasBinary(ctx, "mixed", body)
-		Expect(cm.Get(ctx).Data).NotTo(HaveKey("mixed"))
-
-		cm.Ask(ctx, "mixed="+text.URL())
-		cm.EventuallyHasData(ctx, "mixed", "this is text")
-		Expect(cm.Get(ctx).BinaryData).To(BeEmpty())
-
-		cm.Ask(ctx, "mixed="+blob.URL())
-		cm.EventuallyHasBinary(ctx, "mixed", body)
-		Expect(cm.Get(ctx).Data).To(BeEmpty())
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Writes(ctx)).To(Equal(3))
-	})
 })
 
 // pastSharing waits until the response to the last GET of a page is no longer shared, which takes one second.
@@ -62,12 +67,9 @@ func pastSharing(page *origin.Page) {
 }
 
 var _ = Describe("A refresh of a URL", func() {
-	DescribeTable("delivers a changed body, and writes nothing for an unchanged one", func(ctx SpecContext, tagged bool) {
+	It("delivers a changed body, and writes nothing for an unchanged one", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		again := w.Origin.Page("/news").Hits
-		if tagged {
-			again = w.Origin.Page("/news").Tagged().NotModified
-		}
+		again := w.Origin.Page("/news").Tagged().NotModified
 		page, cm := w.Fill(ctx, "news", "morning", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		Eventually(again).Should(BeNumerically(">=", 2))
 		Expect(cm.Writes(ctx)).To(Equal(1))
@@ -75,7 +77,7 @@ var _ = Describe("A refresh of a URL", func() {
 		cm.EventuallyHasData(ctx, "mydata", "evening")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 		cm.HasEvents(ctx)
-	}, Entry("with status 200", false), Entry("with status 304", true))
+	})
 
 	It("stops when the interval is removed, and starts when one is set", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
@@ -141,5 +143,236 @@ var _ = Describe("An idle pipeline", func() {
 		Consistently(func() map[string]float64 { return w.Counters(ctx) }).
 			WithTimeout(6 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
 		Expect(w.Events(ctx)).To(HaveLen(3))
+	})
+})
+
+// aWhile is how long specs watch that something does not happen.
+const aWhile = time.Second
+
+var _ = Describe("An annotation", func() {
+	It("that is invalid is reported within 5 s by one Event, and works once it is corrected", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/page").Says("there")
+		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
+		cm.EventuallyHasData(ctx, "page", "there")
+		problem := func() *status.Problem { return cm.Problem(ctx) }
+		Expect(problem()).To(BeNil())
+
+		By("reporting the whole value, and keeping the data")
+		cm.Ask(ctx, "not correct")
+		const sentence = "annotation value 'not correct' does not match expected format key=url"
+		cm.EventuallyHasEventsWithin(ctx, 5*time.Second, "InvalidAnnotation")
+		event := cm.Events(ctx)[0]
+		Expect([]string{event.Type, event.Note, event.ReportingController, string(event.Regarding.UID)}).
+			To(Equal([]string{"Warning", sentence, kube.Controller, string(cm.Get(ctx).UID)}))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("page", "there"))
+		Eventually(ctx, problem).Should(HaveValue(And(HaveField("Error", "InvalidAnnotation"), HaveField("Message", sentence),
+			HaveField("Since", BeTemporally("~", time.Now(), time.Minute)))))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).
+			To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
+		first := problem()
+
+		By("reporting an invalid pair and an unknown annotation, and fetching the rest")
+		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
+		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
+		cm.EventuallyHasData(ctx, "other", "there")
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
+			"annotation curl-me-that, pair 1 (key page): the scheme must be http or https; use http:// or https://; "+
+				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?")))
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
+
+		By("writing nothing while nothing changes")
+		w.EventuallyQuiet(ctx)
+		writes := cm.Writes(ctx)
+		cm.Label(ctx, "app", "other")
+		Expect(w.Watcher().Kill()).To(Succeed())
+		w.Watcher().Restart(ctx)
+		w.Watcher().EventuallyReady(ctx)
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(writes))
+
+		By("clearing the error once it is corrected")
+		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			"x-kv8s.io/curl-refrsh": nil, annotation.DefaultKey: "page=" + page.URL() + " other=" + page.URL(),
+		}}})
+		Eventually(ctx, problem).Should(BeNil())
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(And(HaveKeyWithValue("page", "there"), HaveKeyWithValue("other", "there")))
+		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
+	})
+})
+
+var _ = Describe("During a fetch", func() {
+	var (
+		w     *world.World
+		cm    *world.ConfigMap
+		quick string
+	)
+	DescribeTable("the body of the old request is dropped if the ConfigMap is", func(
+		ctx SpecContext, change func(context.Context), data map[string]string, writes int,
+	) {
+		w = env.World(ctx, world.Options{})
+		quick = "mydata=" + w.Origin.Page("/quick").Says("current").URL()
+		var release func()
+		_, cm, release = w.Fetching(ctx, "overtaken", "outdated")
+		change(ctx)
+		if writes > 0 {
+			cm.EventuallyHasData(ctx, "mydata", "current")
+		}
+		release()
+		w.EventuallyQuiet(ctx)
+		if object := w.History.Latest(cm.Name); object == nil {
+			Expect(data).To(BeNil(), "the ConfigMap was deleted")
+		} else {
+			Expect(object.Data).To(Equal(data))
+		}
+		Expect(cm.Writes(ctx)).To(Equal(writes))
+		cm.HasEvents(ctx)
+	},
+		Entry("given another URL", func(ctx context.Context) { cm.Ask(ctx, quick) },
+			map[string]string{"mydata": "current"}, 1),
+		Entry("re-created with another URL", func(ctx context.Context) {
+			cm.Delete(ctx)
+			w.Create(ctx, cm.Name, world.Asking(quick))
+		}, map[string]string{"mydata": "current"}, 1),
+	)
+})
+
+// request is a request of a tool that applies a manifest. A PUT has no type.
+type request struct {
+	kind types.PatchType
+	body string
+}
+
+// send sends a request, as the tool does.
+func (r request) send(ctx SpecContext, w *world.World, cm *world.ConfigMap) {
+	GinkgoHelper()
+	maps := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace)
+	if r.kind == "" {
+		manifest := cm.Get(ctx)
+		manifest.ObjectMeta = metav1.ObjectMeta{Name: cm.Name, Annotations: map[string]string{
+			annotation.DefaultKey: manifest.Annotations[annotation.DefaultKey],
+		}}
+		manifest.Data = nil
+		w.History.BySpec(suitetest.Must(maps.Update(ctx, manifest, metav1.UpdateOptions{FieldManager: "tool"})))
+		return
+	}
+	w.History.BySpec(suitetest.Must(maps.Patch(ctx, cm.Name, r.kind, []byte(r.body),
+		metav1.PatchOptions{FieldManager: "tool"})))
+}
+
+const (
+	applied   = types.StrategicMergePatchType // by kubectl apply, Helm 3 and Argo CD
+	terraform = types.JSONPatchType
+)
+
+var _ = Describe("A tool that applies a manifest again and again", func() {
+	DescribeTable("removes a fetched value, which is fetched again, with", func(ctx SpecContext, r request) {
+		w := env.World(ctx, world.Options{})
+		page, cm := w.Fill(ctx, "applied", "fetched")
+		r.send(ctx, w, cm)
+		cm.EventuallyHasEvents(ctx, "Drifted")
+		cm.EventuallyHasData(ctx, "mydata", "fetched")
+		Expect(page.Hits()).To(Equal(2))
+	},
+		Entry("data: without keys", request{applied, `{"data":null}`}),
+		Entry("mydata: null", request{applied, `{"data":{"mydata":null}}`}),
+		Entry("a PUT (kubectl replace, a forced Helm upgrade, Replace=true)", request{}),
+		Entry("Terraform, without ignore_changes", request{terraform, `[{"op":"remove","path":"/data/mydata"},` +
+			`{"op":"remove","path":"/metadata/annotations/x-kv8s.io~1curl-status"}]`}),
+	)
+
+	DescribeTable("keeps a fetched value, with", func(ctx SpecContext, r request) {
+		w := env.World(ctx, world.Options{})
+		page, cm := w.Fill(ctx, "applied", "fetched")
+		r.send(ctx, w, cm)
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "fetched"}))
+		Expect(cm.Reasons(ctx)).To(BeEmpty())
+		Expect(page.Hits()).To(Equal(1))
+	},
+		Entry("data left out", request{applied, `{"metadata":{"labels":{"version":"2"}}}`}),
+		Entry("data left out, by server-side apply", request{
+			types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"version":"2"}}}`,
+		}),
+		Entry("Terraform and ignore_changes", request{terraform, `[{"op":"add","path":"/metadata/labels",` +
+			`"value":{"version":"2"}}]`}),
+	)
+
+	It("owns a key that is null in a server-side apply", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/null").Says("fetched")
+		cm := w.Create(ctx, "null", func(o *corev1.ConfigMap) { o.Labels = map[string]string{"version": "1"} })
+		request{types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"` +
+			annotation.DefaultKey + `":"mydata=` + page.URL() + `"}},"data":{"mydata":null}}`}.send(ctx, w, cm)
+		cm.EventuallyHasEvents(ctx, "KeyExists")
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", ""))
+		Expect(page.Hits()).To(BeZero())
+	})
+})
+
+var _ = Describe("A hook", func() {
+	It("has the new data written within 100 ms, with one GET for two replicas", func(ctx SpecContext) {
+		const n, secret = 20, "0123456789abcdef"
+		w := env.World(ctx, world.Options{})
+		dir := GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(dir, "secret"), []byte(secret), 0o600)).To(Succeed())
+		file, keys, pages := "hooks:\n", map[string]*world.ConfigMap{}, map[string]*origin.Page{}
+		for i := range n { // a hook each, because each waits for 10 s
+			name := fmt.Sprintf("hook-%02d", i)
+			page, cm := w.Fill(ctx, name, "old")
+			file += fmt.Sprintf("- {name: %s, url: %q, kind: hmac, secretFile: secret}\n", name, page.URL())
+			keys[name], pages[name] = cm, page
+		}
+		file += "- {name: none, url: \"https://none.example.com/\", kind: hmac, secretFile: secret}\n"
+		Expect(os.WriteFile(filepath.Join(dir, "hooks.yaml"), []byte(file), 0o600)).To(Succeed())
+		replicas := []string{env.FreeAddress(), env.FreeAddress()}
+		for _, address := range replicas {
+			p := suitetest.Must(process.Start(process.Program{Name: "curlctl", Path: env.Program("curlctl"), Args: []string{
+				"hooks", "--config=" + filepath.Join(dir, "hooks.yaml"), "--hooks-listen=" + address,
+				"--nats-url=" + w.Broker(),
+			}}))
+			DeferCleanup(p.Kill)
+		}
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte("{}"))
+		send := func(address, name string) int {
+			r := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/hooks/"+name,
+				strings.NewReader("{}")))
+			r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return 0
+			}
+			_ = response.Body.Close()
+			return response.StatusCode
+		}
+		for _, address := range replicas {
+			Eventually(send).WithContext(ctx).WithArguments(address, "none").Should(Equal(http.StatusNoContent))
+		}
+		w.EventuallyQuiet(ctx)
+
+		var took []time.Duration
+		gets := 0
+		for name, cm := range keys {
+			page := pages[name].Says("new")
+			gets -= page.Hits()
+			began := time.Now()
+			for _, address := range replicas {
+				Expect(send(address, name)).To(Equal(http.StatusAccepted))
+			}
+			Eventually(func() string { return cm.Get(ctx).Data["mydata"] }).WithContext(ctx).
+				WithPolling(2 * time.Millisecond).Should(Equal("new"))
+			took = append(took, time.Since(began))
+		}
+		w.EventuallyQuiet(ctx)
+		for _, page := range pages {
+			gets += page.Hits()
+		}
+		Expect(gets).To(Or(Equal(n), Equal(n+1)), "a pair of hooks may fall into two windows of 10 s")
+		slices.Sort(took)
+		AddReportEntry("from the hook to the data", fmt.Sprint(took))
+		Expect(took[n/2]).To(BeNumerically("<=", 100*time.Millisecond))
 	})
 })

@@ -5,6 +5,7 @@ package installed_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -25,3 +26,42 @@ func shouldNotChange(ctx context.Context, cm *world.ConfigMap) {
 	version := cm.Get(ctx).ResourceVersion
 	Consistently(ctx, func() string { return cm.Get(ctx).ResourceVersion }).Should(Equal(version))
 }
+
+var _ = Describe("A fetched value", func() {
+	It("arrives in one write that touches nothing else", func(ctx SpecContext) {
+		page := i.Page("/fill").Says(ctx, "hello there")
+		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
+			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
+		cm.EventuallyHasData(ctx, "mydata", "hello there")
+		shouldNotChange(ctx, cm)
+		after := cm.Get(ctx)
+		Expect(after.Data).To(Equal(map[string]string{"mydata": "hello there", "other": "  kept\r\nas it is \t"}))
+		Expect(after.Labels).To(HaveKeyWithValue("app", "cool"))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		Expect(page.Hits(ctx)).To(Equal(1))
+		cm.HasEvents(ctx)
+	})
+
+	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
+		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
+		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
+		cm.EventuallyHasData(ctx, "mydata", "the same")
+		version := cm.Get(ctx).ResourceVersion
+		Eventually(ctx, func() int { return page.NotModified(ctx) }).Should(BeNumerically(">=", 2))
+		Expect(cm.Get(ctx).ResourceVersion).To(Equal(version))
+		page.Says(ctx, "another")
+		cm.EventuallyHasData(ctx, "mydata", "another")
+		Expect(cm.Writes(ctx)).To(Equal(2))
+		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
+	})
+
+	It("arrives in each of 50 ConfigMaps, in exactly one write", func(ctx SpecContext) {
+		i.Load(ctx, "fifty", 50).ShouldEnd(ctx, 2*time.Minute)
+	})
+})
+
+var _ = Describe("A key in a ConfigMap", func() {
+})
+
+var _ = Describe("An Event about", func() {
+})

@@ -1,12 +1,17 @@
+// Package permissions runs the shipped NATS configuration and compares it with its README: each identity can do
+// exactly what it needs.
 package permissions_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/logger"
 	"github.com/nats-io/nats.go"
@@ -17,10 +22,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
+
+func TestPermissions(t *testing.T) { world.Run(t, "Permissions") }
+
+var env *world.Environment
+
+var _ = BeforeSuite(func() { env = world.Open() })
 
 // shipped is the folder of the configuration.
 const shipped = "../../nats"
@@ -290,3 +303,123 @@ func (b *broker) jetStream() jetstream.JetStream {
 	DeferCleanup(nc.Close)
 	return suitetest.Must(jetstream.New(nc, jetstream.WithDefaultTimeout(responseTimeout)))
 }
+
+// world starts the services on the broker, except for without. Each has its own identity and minimal
+// permissions in Kubernetes.
+func (b *broker) world(ctx context.Context, without ...string) *world.World {
+	GinkgoHelper()
+	trusted := "--trusted-keys=" + filepath.Join(b.identities, "signing.pub")
+	flags := map[string][]string{
+		world.Watcher: append(b.watcher, "--manage-streams=off", "--signing-key="+filepath.Join(b.identities, "signing.nk")),
+		world.Fetcher: {"--max-attempts=2", "--recheck=1h", trusted},
+		world.Writer:  {trusted},
+	}
+	for _, name := range world.Services() {
+		flags[name] = append(flags[name], b.flags(name)...)
+	}
+	return env.World(ctx, world.Options{
+		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster), Without: without,
+	})
+}
+
+// shouldViolateNothing checks the logs of servers and services for missing permissions.
+func (b *broker) shouldViolateNothing(w *world.World) {
+	GinkgoHelper()
+	Expect(b.violations()).To(BeEmpty())
+	for _, name := range world.Services() {
+		Expect(w.Service(name).Log.Matching("violation")).To(BeEmpty(), "log of %s", name)
+		Expect(w.Service(name).Log.Matching("forbidden")).To(BeEmpty(), "log of %s", name)
+	}
+}
+
+var _ = Describe("With the shipped configuration", func() {
+	for how, f := range map[string]form{"tls.conf": overTLS, "JWT": byJWT} {
+		It("the whole pipeline works without a violation: "+how, func(ctx SpecContext) {
+			b := start(ctx, f)
+			b.as(ctx, "setup", "setup")
+			w := b.world(ctx)
+
+			By("filling, refreshing, editing, pruning and repairing")
+			page := w.Origin.Page("/news").Says("first")
+			other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
+			cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()),
+				world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+			cm.EventuallyHasData(ctx, "text", "first")
+			cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
+			page.Says("second")
+			cm.EventuallyHasData(ctx, "text", "second")
+			cm.Ask(ctx, "text="+page.URL())
+			cm.EventuallyLacks(ctx, "other")
+			cm.Put(ctx, "text", "by hand")
+			cm.EventuallyHasData(ctx, "text", "second")
+
+			By("letting keys wait for a slot of their host")
+			var pairs []string
+			for i, page := range w.Origin.Pages(20) {
+				pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(time.Second).URL()))
+			}
+			many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
+			Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))
+			Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `result="won"`)).To(BeNumerically(">", 0))
+
+			By("failing, and storing the failure")
+			broken := w.Origin.Page("/broken").Fails(503)
+			ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
+			ill.EventuallyHasEvents(ctx, "BadStatus")
+			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
+			By("storing invalid messages as dead letters")
+			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
+				suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
+			}
+			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
+
+			By("inspecting, replaying and administering")
+			for _, command := range []string{
+				"failures", "failures --summary", "wants", "timers", "status", "doctor", "setup --dry-run",
+				"replay --all --dry-run",
+			} {
+				b.as(ctx, "viewer", strings.Fields(command)...)
+			}
+			broken.Says("well")
+			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")
+			ill.EventuallyHasData(ctx, "text", "well")
+			b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
+			b.as(ctx, "replayer", "replay", "--all", "--rate", "100")
+			b.as(ctx, "admin", "pause")
+			b.as(ctx, "admin", "resume")
+			b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
+
+			By("ending")
+			cm.Annotate(ctx, annotation.DefaultKey, "")
+			cm.Delete(ctx)
+			ill.Unannotate(ctx, annotation.DefaultKey)
+			ill.EventuallyLacks(ctx, "text")
+			w.EventuallyQuiet(ctx)
+			b.shouldViolateNothing(w)
+		})
+	}
+
+	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
+		b := start(ctx, onSmallestDisks)
+		setup := b.with("setup", "setup", "--replicas", "3") // it fails until a leader is elected
+		Eventually(ctx, func() error { return world.ErrorOf(b.try(ctx, setup...)) }).WithTimeout(recreateTimeout).
+			Should(Succeed())
+	})
+
+	It("setup recreates lost streams, and the watcher refills them", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		b.heal(ctx)
+		w := b.world(ctx)
+		page, cm := w.Fill(ctx, "news", "first", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		w.EventuallyQuiet(ctx)
+
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
+		}
+		page.Says("second")
+		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "second")
+		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
+			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "setup has nothing left to do")
+		b.shouldViolateNothing(w)
+	})
+})
