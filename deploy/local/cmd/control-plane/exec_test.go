@@ -2,10 +2,13 @@ package main_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +17,7 @@ import (
 	"github.com/onsi/gomega/gexec"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -78,8 +82,6 @@ var _ = Describe("control-plane exec", func() {
 		},
 		Entry("to terminate", syscall.SIGTERM, "TERM"),
 		Entry("to interrupt", syscall.SIGINT, "INT"),
-		Entry("to hang up", syscall.SIGHUP, "HUP"),
-		Entry("to quit", syscall.SIGQUIT, "QUIT"),
 	)
 
 	DescribeTable("rejects with one line",
@@ -92,16 +94,6 @@ var _ = Describe("control-plane exec", func() {
 		Entry("an unknown command", "run the command: .*no-such-command", "exec", "--", "no-such-command"),
 		Entry("an unknown flag", "unknown flag: --wrong", "exec", "--wrong"),
 	)
-
-	It("can be stopped while the control plane starts", func() {
-		dir := GinkgoT().TempDir()
-		session := run(nil, "exec", "--data-dir", dir, "--", "echo", "too late")
-		Eventually(session.Err).Should(gbytes.Say("starting etcd"))
-		session.Interrupt()
-		Eventually(session, startup).Should(gexec.Exit(1))
-		Expect(session.Out.Contents()).To(BeEmpty())
-		Expect(running(dir)).To(BeFalse())
-	})
 
 	It("leaves no process behind even when killed", func() {
 		if runtime.GOOS != "linux" {
@@ -116,10 +108,39 @@ var _ = Describe("control-plane exec", func() {
 	})
 })
 
-var _ = Describe("control-plane assets", func() {
-	It("prints the folder", func() {
-		session := run(nil, "assets")
-		Eventually(session).Should(gexec.Exit(0))
-		Expect(string(session.Out.Contents())).To(Equal(binaries.Dir + "\n"))
-	})
+func TestCommand(t *testing.T) { suitetest.Run(t, "command control-plane") }
+
+var (
+	binary   string
+	binaries controlplane.Programs
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
+	binary = suitetest.Must(gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
+		[]string{"CGO_ENABLED=0"}))
+	DeferCleanup(gexec.CleanupBuildArtifacts)
 })
+
+// run starts the command without KUBECONFIG, and with the binaries of the suite. The variables take precedence.
+func run(variables []string, args ...string) *gexec.Session {
+	GinkgoHelper()
+	command := exec.Command(binary, args...)
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "KUBECONFIG=") {
+			command.Env = append(command.Env, variable)
+		}
+	}
+	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries.Dir)
+	command.Env = append(command.Env, variables...)
+	session := suitetest.Must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
+	DeferCleanup(func() { session.Kill().Wait() })
+	return session
+}
+
+// running reports whether the command line of any process contains the text.
+func running(text string) bool {
+	GinkgoHelper()
+	output := suitetest.Must(exec.Command("ps", "-axww", "-o", "command=").Output())
+	return strings.Contains(string(output), text)
+}

@@ -1,15 +1,34 @@
+// Package docs_test checks the pages: files, headings, Go symbols and commands that they mention must exist.
 package docs_test
 
 import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
+	"path"
+	"regexp"
 	"slices"
+	"strings"
+	"testing"
 	"testing/fstest"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	gmtext "github.com/yuin/goldmark/text"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
+
+func TestDocs(t *testing.T) { suitetest.Run(t, "Docs") }
+
+// root is the root of the repository.
+const root = "../../../.."
 
 var _ = Describe("The pages", func() {
 	It("name only files, headings and symbols that exist", func() {
@@ -68,3 +87,211 @@ var _ = Describe("The check of the pages", func() {
 		Entry("a missing folder in code", "`writer/internal/judge`", "1: writer/internal/judge does not exist"),
 	)
 })
+
+var (
+	// fileAndSymbol matches inline code such as `writer/run.go: Run`.
+	fileAndSymbol = regexp.MustCompile(`^([\w./-]+\.go): (\w+(?:\.\w+)?)$`)
+	// filePath matches inline code such as `writer/run.go`.
+	filePath = regexp.MustCompile(`^([\w.-]+)(?:/[\w.-]+)+/?$`)
+	// decision matches a decision record. Its inline code may contain names that no longer exist.
+	decision = regexp.MustCompile(`(?:^|/)decisions/\d{4}-[^/]+\.md$`)
+)
+
+// Paths lists all files and folders of a repository, except git's own and build results.
+func Paths(tree fs.FS) ([]string, error) {
+	skipped := []string{".git", ".cache", "bin", "dist"}
+	var paths []string
+	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains(skipped, name) {
+			return fs.SkipDir
+		}
+		paths = append(paths, name)
+		return nil
+	})
+	return paths, err
+}
+
+// Check returns the problems of the Markdown of a repository, as FILE:LINE: TEXT. Links are
+// relative to their page; inline code may also be relative to the root of the tree.
+func Check(tree fs.FS) ([]string, error) {
+	paths, err := Paths(tree)
+	if err != nil {
+		return nil, err
+	}
+	c := checker{tree: tree, exists: map[string]bool{}, pages: map[string]page{}}
+	for _, name := range paths {
+		c.exists[name] = true
+		if path.Ext(name) == ".md" {
+			content, err := fs.ReadFile(tree, name)
+			if err != nil {
+				return nil, err
+			}
+			c.pages[name] = parse(content)
+		}
+	}
+	for name, p := range c.pages {
+		for _, l := range p.links {
+			c.checkLink(name, l)
+		}
+		for _, code := range p.codes {
+			if decision.MatchString(name) {
+				break
+			}
+			if err := c.checkCode(name, code); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(c.problems)
+	return c.problems, nil
+}
+
+type checker struct {
+	tree     fs.FS
+	exists   map[string]bool
+	pages    map[string]page
+	problems []string
+}
+
+func (c *checker) report(file string, line int, format string, args ...any) {
+	c.problems = append(c.problems, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, args...))
+}
+
+// checkLink checks one link. It skips links to other sites.
+func (c *checker) checkLink(file string, l span) {
+	to, err := url.Parse(l.text)
+	if err != nil {
+		c.report(file, l.line, "cannot parse link %q", l.text)
+		return
+	}
+	if to.Scheme != "" || to.Host != "" {
+		return
+	}
+	target := file
+	if to.Path != "" {
+		target = path.Join(path.Dir(file), to.Path)
+	}
+	if !c.exists[target] {
+		c.report(file, l.line, "%s does not exist", target)
+		return
+	}
+	if p, isPage := c.pages[target]; isPage && to.Fragment != "" && !p.anchors[to.Fragment] {
+		c.report(file, l.line, "%s has no heading #%s", target, to.Fragment)
+	}
+}
+
+// checkCode checks inline code that names a file or a symbol.
+func (c *checker) checkCode(file string, code span) error {
+	if m := fileAndSymbol.FindStringSubmatch(code.text); m != nil {
+		name, found := c.find(file, m[1])
+		if !found {
+			c.report(file, code.line, "%s does not exist", m[1])
+			return nil
+		}
+		source, err := fs.ReadFile(c.tree, name)
+		if err == nil && !declares(source, strings.Split(m[2], ".")) {
+			c.report(file, code.line, "%s does not declare %s", name, m[2])
+		}
+		return err
+	}
+	if m := filePath.FindStringSubmatch(code.text); m != nil {
+		_, found := c.find(file, code.text)
+		_, ours := c.find(file, m[1]) // other paths are outside of the repository
+		_, generated := c.find(file, path.Join(path.Dir(code.text), ".gitignore"))
+		if ours && !found && !generated {
+			c.report(file, code.line, "%s does not exist", code.text)
+		}
+	}
+	return nil
+}
+
+// find returns a file whose name is relative to the root or to a page.
+func (c *checker) find(page, name string) (string, bool) {
+	for _, candidate := range []string{path.Clean(name), path.Join(path.Dir(page), name)} {
+		if c.exists[candidate] {
+			return candidate, true
+		}
+	}
+	return "", false
+}
+
+// page has the anchors, link targets and code spans of a Markdown file.
+type page struct {
+	anchors      map[string]bool
+	links, codes []span
+}
+
+// span is a link target or inline code with its line.
+type span struct {
+	text string
+	line int
+}
+
+// idAttribute matches an anchor in HTML.
+var idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
+
+// parse reads a Markdown file as GitHub renders it.
+func parse(source []byte) page {
+	p := page{anchors: map[string]bool{}}
+	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
+		p.anchors[string(id[1])] = true
+	}
+	markdown := goldmark.New(
+		goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	)
+	root := markdown.Parser().Parse(gmtext.NewReader(source))
+	line := 0
+	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
+			line = lineAt(source, n.Lines().At(0).Start)
+		}
+		switch n := n.(type) {
+		case *ast.Text:
+			line = lineAt(source, n.Segment.Start)
+		case *ast.Heading:
+			id, _ := n.AttributeString("id")
+			p.anchors[fmt.Sprintf("%s", id)] = true
+		case *ast.Link:
+			p.links = append(p.links, span{string(n.Destination), line})
+		case *ast.Image:
+			p.links = append(p.links, span{string(n.Destination), line})
+		case *ast.CodeSpan:
+			p.codes = append(p.codes, span{plain(n, source), line})
+		}
+		return ast.WalkContinue, nil
+	})
+	return p
+}
+
+func lineAt(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
+
+// plain returns the text below a node.
+func plain(n ast.Node, source []byte) string {
+	out := &strings.Builder{}
+	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
+		if leaf, ok := child.(*ast.Text); ok {
+			out.Write(leaf.Segment.Value(source))
+		} else {
+			out.WriteString(plain(child, source))
+		}
+	}
+	return strings.ReplaceAll(out.String(), "\n", " ")
+}
+
+// declares reports whether Go source declares all names, such as a type and its method. A name at the start of an
+// indented line counts, because it may be a field or constant.
+func declares(source []byte, names []string) bool {
+	for _, name := range names {
+		declaration := `(?m)^(?:func (?:\([^)]*\) )?|func \(\w+ \*?|type |const |var |\t)` + name + `\b`
+		if !regexp.MustCompile(declaration).Match(source) {
+			return false
+		}
+	}
+	return true
+}
