@@ -1,4 +1,6 @@
-package acceptance_test
+// Package screens checks what commands, Events, annotations, the console, logs and traces show of a mistake and of
+// credentials.
+package screens_test
 
 import (
 	"cmp"
@@ -12,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -27,6 +30,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
+
+func TestScreens(t *testing.T) { world.Run(t, "Screens") }
+
+var env *world.Environment
+
+var _ = BeforeSuite(func() { env = world.Open() })
 
 // mistake is a user error, and the text that every screen shows about it.
 type mistake struct {
