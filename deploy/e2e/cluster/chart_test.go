@@ -17,14 +17,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
@@ -135,30 +132,6 @@ func permissionSpecs() {
 			}
 		}
 	})
-
-	It("restricts the writer to requested keys", func(ctx SpecContext) {
-		page := visitor.Page("/pinned").Says(ctx, "asked for")
-		cm := visitor.Create(ctx, "pinned", world.Asking("mydata="+page.URL()), world.Holding("other", "theirs"))
-		cm.EventuallyHasData(ctx, "mydata", "asked for")
-		writer := as(ctx, installation.Writer).CoreV1().ConfigMaps(visitor.Namespace)
-		forbidden := MatchError(apierrors.IsForbidden, "is forbidden")
-		Expect(world.ErrorOf(writer.Patch(ctx, cm.Name, types.MergePatchType, []byte(`{"data":{"other":"stolen"}}`),
-			metav1.PatchOptions{}))).
-			To(And(forbidden, MatchError(ContainSubstring("may not set a key that is not annotated"))))
-		Expect(writer.Delete(ctx, cm.Name, metav1.DeleteOptions{})).To(forbidden)
-		Expect(world.ErrorOf(as(ctx, installation.Writer).CoreV1().Secrets(chart.Namespace).List(ctx, metav1.ListOptions{}))).
-			To(forbidden)
-	})
-}
-
-// as returns a client with a token of a component's service account.
-func as(ctx context.Context, component string) kubernetes.Interface {
-	GinkgoHelper()
-	token := suitetest.Must(cluster.Client.CoreV1().ServiceAccounts(chart.Namespace).
-		CreateToken(ctx, chart.Object(component), &authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
-	config := rest.AnonymousClientConfig(cluster.Config)
-	config.BearerToken = token.Status.Token
-	return suitetest.Must(kubernetes.NewForConfig(config))
 }
 
 // deployTimeout is the time from images to data that install.md promises.

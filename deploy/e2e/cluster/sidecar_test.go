@@ -90,15 +90,6 @@ func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 	return list.Items
 }
 
-// events returns the number of Events about a Watcher with a reason.
-func (t *team) events(ctx context.Context, name, reason string) int {
-	GinkgoHelper()
-	list := suitetest.Must(cluster.Client.CoreV1().Events(t.namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=" + watchv1.Kind + ",involvedObject.name=" + name + ",reason=" + reason,
-	}))
-	return len(list.Items)
-}
-
 // eventuallyCounts waits until the status of a Watcher has these counts of pods.
 func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
 	GinkgoHelper()
@@ -211,20 +202,6 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t.apply(ctx, "late", `configData: {LEVEL: warn}, container: `+sidecar("watch-late"))
 		t.eventuallyServed(ctx, "late", "watch-late", 2)
 		t.eventuallyCounts(ctx, "late", watchv1.PodsStatus{Injected: 2, Current: 2, Ready: 2})
-	})
-
-	It("that crash are counted and reported by one Event, and their recovery by another", func(ctx SpecContext) {
-		t.apply(ctx, "crashes", `container: `+strings.Replace(sidecar("watch-crashes"), `--pages=:9080`, `--no-such-flag`, 1))
-		t.deployment(ctx, "crashes", 1)
-		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Failing: 1})
-		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarFailing) }).Should(Equal(1))
-		t.apply(ctx, "crashes", `container: `+sidecar("watch-crashes"))
-		pods := cluster.Client.CoreV1().Pods(t.namespace)
-		Expect(pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))},
-			metav1.ListOptions{LabelSelector: "app=crashes"})).To(Succeed())
-		t.eventuallyCounts(ctx, "crashes", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
-		Eventually(ctx, func() int { return t.events(ctx, "crashes", watchv1.ReasonSidecarRecovered) }).Should(Equal(1))
-		Expect(t.events(ctx, "crashes", watchv1.ReasonSidecarFailing)).To(Equal(1))
 	})
 
 	It("are added to pods while keeper is down", func(ctx SpecContext) {

@@ -21,15 +21,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func TestCompose(t *testing.T) { installation.Run(t, "Compose") }
@@ -244,23 +240,6 @@ var _ = Describe("A container", func() {
 })
 
 var _ = Describe("A Watcher", func() {
-	It("becomes Ready with its ConfigMap, as kubectl shows", func(ctx SpecContext) {
-		client := suitetest.Must(dynamic.NewForConfig(i.Cluster.Config))
-		page := i.Page("/rules").Says(ctx, "the rules")
-		rules := world.WatcherOf("rules", `configData: {LEVEL: warn}, sources: [{key: rules, url: "`+page.URL()+`"}]`)
-		watchers := client.Resource(watchv1.Resource()).Namespace(i.Namespace)
-		suitetest.Must(watchers.Create(ctx, rules, metav1.CreateOptions{}))
-		DeferCleanup(func(ctx SpecContext) { // there is no garbage collector
-			Expect(watchers.Delete(ctx, "rules", metav1.DeleteOptions{})).To(Succeed())
-		})
-		Eventually(ctx, func() (string, error) {
-			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "rules", "--namespace",
-				i.Namespace, "--no-headers")
-		}).Should(MatchRegexp(`^rules +True +True +1/1 +rules-config `))
-		cm := suitetest.Must(i.Cluster.Client.CoreV1().ConfigMaps(i.Namespace).Get(ctx, "rules-config", metav1.GetOptions{}))
-		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn", "rules": "the rules"}))
-	})
-
 	It("from the manifests becomes Ready", func(ctx SpecContext) {
 		Eventually(ctx, func() (string, error) {
 			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
