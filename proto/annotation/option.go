@@ -112,7 +112,8 @@ func digests(value string, request Request) (map[string]string, error) {
 	}
 	for key, digest := range all {
 		if !request.Names(key) {
-			return nil, invalidOption(SHA256Name, word(value, key+"="+digest), "has a digest for key "+key+", which is not requested")
+			return nil, invalidOption(SHA256Name, word(value, key+"="+digest),
+				"has a digest for key "+key+", which is not requested")
 		}
 	}
 	return all, nil

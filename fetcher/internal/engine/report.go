@@ -67,8 +67,8 @@ func (e *Engine) report(a *attempt, s step) {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = process.LogCause(line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.past.GetAttempts()+1), t.cause).
-		Str("outcome", string(s.outcome))
+	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.past.GetAttempts()+1)
+	line = process.LogCause(line, t.cause).Str("outcome", string(s.outcome))
 	if s.wait > 0 {
 		line = process.LogDuration(line, "next", s.wait)
 	}

@@ -28,8 +28,8 @@ const (
 	elsewhere = "-"
 )
 
-// EntriesOf returns the entries of a status. URLs share memory with equal ones of urls, if set. Then, if texts are too long, those of
-// the last keys are dropped, and of a URL only matters that it is not the requested one.
+// EntriesOf returns the entries of a status. URLs share memory with equal ones of urls, if set. Then, if texts are too
+// long, those of the last keys are dropped, and of a URL only matters that it is not the requested one.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}
