@@ -6,6 +6,7 @@ import (
 	neturl "net/url"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -287,13 +288,13 @@ func Value(key string, written bool) string {
 
 // Detail returns the details of a failure in words; empty if there are none.
 func Detail(f *v1.Failure) string {
-	text := details[f.GetDetail()]
+	all := []string{details[f.GetDetail()]}
 	for _, further := range f.GetFurther()[:min(len(f.GetFurther()), 2)] { // a fetcher may be compromised
 		if words := details[further]; words != "" {
-			text += ", and " + words
+			all = append(all, words)
 		}
 	}
-	return text
+	return strings.Join(all, ", and ")
 }
 
 // Terminal reports whether only an edit of the URL or of the operator's policy can help, because
