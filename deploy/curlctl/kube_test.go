@@ -245,7 +245,7 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(failing).To(And(
 			MatchRegexp(`refused +Immutable .* immutable +k .* the ConfigMap is immutable\n`),
 			MatchRegexp(`refused +KeyExists .* exists +k .* key k already exists\n`),
-			MatchRegexp(`failing +InvalidAnnotation .* mistyped +- .* '5 minutes' is not a duration`),
+			MatchRegexp(`failing +InvalidAnnotation .* mistyped +- .* '5' is not a duration`),
 		))
 		Expect(w.ok(ctx, "failing", "-n", namespace, "--reason=KeyExists", "-o", "name")).
 			To(Equal("key/" + namespace + "/exists/k\n"))
