@@ -311,3 +311,21 @@ func TestApplyOnlyAddsKeys(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	NewWithT(t).Expect(string(body)).To(Equal(want))
 }
+
+func TestAReadObjectCoversItsWant(t *testing.T) {
+	for _, c := range []struct {
+		read, seen string
+		covers     bool
+	}{
+		{read: "10", seen: "", covers: true},
+		{read: "10", seen: "9", covers: true},
+		{read: "10", seen: "10", covers: true},
+		{read: "10", seen: "11"},
+		{read: "10", seen: "forged"},
+		{read: "unknown", seen: "9"},
+		{read: "unknown", seen: "unknown", covers: true},
+	} {
+		read := &task{items: []plan.Item{{Result: &v1.Result{Want: &v1.Want{ResourceVersion: c.seen}}}}}
+		NewWithT(t).Expect(read.covers(c.read)).To(Equal(c.covers), "%q after %q", c.read, c.seen)
+	}
+}

@@ -64,7 +64,10 @@ func (t *task) signed() bool {
 func (t *task) covers(version string) bool {
 	for _, item := range t.items {
 		seen := item.Result.GetWant().GetResourceVersion()
-		if seen != "" && seen != version && kube.Version(version) <= kube.Version(seen) {
+		if seen == "" || seen == version {
+			continue
+		}
+		if other := kube.Version(seen); other == 0 || kube.Version(version) <= other { // not comparable, or later
 			return false
 		}
 	}
