@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -83,8 +82,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
 	if c.ClusterKubeconfig() == "" && system.NATS != "" { // so that curlctl needs only the kubeconfig
-		beside := filepath.Join(filepath.Dir(system.Kubeconfig), operate.BesideKubeconfig)
-		if err := os.WriteFile(beside, fmt.Appendf(nil, `{"url": %q}`, system.NATS), 0o600); err != nil {
+		if err := controlplane.WriteNATS(system.NATS, system.Kubeconfig); err != nil {
 			return err
 		}
 	}

@@ -53,6 +53,12 @@ func Write(config *clientcmdapi.Config, path string) error {
 	return WriteFile(text, path)
 }
 
+// WriteNATS writes the address of NATS to the file beside a kubeconfig in which curlctl looks for it
+// (operate.BesideKubeconfig).
+func WriteNATS(address, kubeconfig string) error {
+	return WriteFile(fmt.Appendf(nil, `{"url": %q}`, address), filepath.Join(filepath.Dir(kubeconfig), "nats.json"))
+}
+
 // WriteFile writes a file that only the owner of its folder can read.
 func WriteFile(text []byte, path string) error {
 	scratch, err := os.CreateTemp(filepath.Dir(path), ".new-*") // for its owner only

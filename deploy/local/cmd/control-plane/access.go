@@ -65,7 +65,7 @@ so login plugins are an error. Each file gets the owner of its folder.`, g.run)
 		"service account, and the file for its kubeconfig: NAMESPACE/NAME=FILE")
 	flags.StringSliceVar(&g.copies, "copy-to", nil, "files for copies of the administrator's kubeconfig")
 	flags.StringVar(&g.server, "copy-server", "", "URL of the API server in those copies")
-	flags.StringVar(&g.nats, "nats-url", "", "address of NATS for curlctl, in a file beside each of those copies")
+	flags.StringVar(&g.nats, "nats-url", "", "address of NATS, written for curlctl to a file beside each copy")
 	flags.StringToStringVar(&g.files, "copy-file", nil, "other files to copy: FILE=COPY")
 	return cmd
 }
@@ -111,8 +111,7 @@ func (g *grant) run(cmd *cobra.Command) error {
 			return err
 		}
 		if g.nats != "" {
-			beside := filepath.Join(filepath.Dir(path), "nats.json") // operate.BesideKubeconfig
-			if err := controlplane.WriteFile(fmt.Appendf(nil, `{"url": %q}`, g.nats), beside); err != nil {
+			if err := controlplane.WriteNATS(g.nats, path); err != nil {
 				return err
 			}
 		}
