@@ -10,8 +10,8 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Bounded returns the request within the limits of an object whose namespace exceeds a quota (nil: none), or an error
-// like that of Parse if no key is left.
+// Bounded returns the request within the limits of an object whose namespace exceeds a quota (nil: none), or, if
+// no key is left, an error in the form of Parse's.
 func Bounded(b *v1.Bound, namespace string, r Request, err error) (Request, error) {
 	switch {
 	case err != nil || r.Suspended || len(r.Pairs) == 0:

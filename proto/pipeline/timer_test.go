@@ -214,7 +214,7 @@ var _ = Describe("A result", func() {
 		Entry("reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}, key.Reconcile()),
 	)
 
-	It("is stored even if somebody published another message with its id", func(ctx SpecContext) {
+	It("is stored even after a message of somebody else with the same id", func(ctx SpecContext) {
 		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		must(js.Publish(ctx, natstest.Numbered(1).Content(), nil, jetstream.WithMsgID("1.7.content")))
 		Expect(pipeline.NewClient(js).PublishResult(ctx, content(key, 7, 10))).To(Succeed())

@@ -270,7 +270,7 @@ var _ = Describe("the credentials of teams", func() {
 		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
 	})
 
-	It("are used after those of the header file, and named by their Secret", func(ctx SpecContext) {
+	It("come after the entries of the header file, and failures name their Secret", func(ctx SpecContext) {
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
 			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")

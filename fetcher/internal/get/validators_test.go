@@ -345,7 +345,7 @@ var _ = Describe("the path and the query of a URL", func() {
 		Entry("a presigned URL", "/x?sig="+strings.Repeat("s", 8000), "/x?sig="+strings.Repeat("s", 8000)),
 	)
 
-	It("are those of curl for any Location", func(ctx SpecContext) {
+	It("are the same as those of curl for any Location", func(ctx SpecContext) {
 		curl, err := exec.LookPath("curl")
 		if err != nil {
 			Skip("without curl")

@@ -28,8 +28,8 @@ const (
 	elsewhere = "-"
 )
 
-// EntriesOf returns the entries of a status. URLs share memory with equal ones of urls, if set. Then, if texts are too
-// long, those of the last keys are dropped, and of a URL only matters that it is not the requested one.
+// EntriesOf returns the entries of a status. If urls is set, URLs share memory with its equal ones. Then texts of the
+// last keys are dropped once all are too long, and any other URL becomes a mark, because it only has to differ.
 func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 	if len(s.Keys) == 0 {
 		return Entries{problem: s.Problem}

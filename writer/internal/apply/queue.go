@@ -48,7 +48,7 @@ type share struct {
 	messages, bytes int
 	// took is how long its last result took.
 	took time.Duration
-	// busy counts the objects in work, and turns has a channel for each object that waits.
+	// busy counts the objects that are being written, and turns has a channel for each waiting object.
 	busy  int
 	turns []chan struct{}
 }

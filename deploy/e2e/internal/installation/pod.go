@@ -185,8 +185,8 @@ func RunOrigin(ctx context.Context, c *world.Cluster, domain, namespace, image s
 	}
 }
 
-// cidrs returns a range for each address: the fetcher dials the address of the Service, a network policy sees
-// that of the pod.
+// cidrs returns a range for each address: the fetcher dials the Service, but a network policy sees the
+// address of the pod.
 func cidrs(service *corev1.Service, pod *corev1.Pod) []string {
 	GinkgoHelper()
 	addresses := []string{service.Spec.ClusterIP}

@@ -138,7 +138,7 @@ func (m *Monitor) scrape(ctx context.Context, t Process, now time.Time) {
 	m.shown[t.Address] = shown
 }
 
-// labels returns the labels of a series, including those of its target.
+// labels returns the labels of a series, with its target's.
 func (t Process) labels(metric model.Metric) labels.Labels {
 	b := labels.NewBuilder(labels.EmptyLabels())
 	b.Set("job", t.Job).Set("instance", t.Address)
