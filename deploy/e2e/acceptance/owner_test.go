@@ -350,23 +350,29 @@ var _ = Describe("A rule about certificates", func() {
 			Expect(cm.Get(ctx).Data).NotTo(HaveKey(key))
 		}
 
-		out, _ := exec.CommandContext(ctx, env.Program("curlctl"), "check", w.Namespace+"/bundles", "--fetch", "-o", "json",
-			"--kubeconfig="+w.Cluster.Kubeconfig, process.AllowLoopback).Output() // exits with 7
-		var checked struct {
-			Items []struct{ Key, Verdict, Detail string }
+		word := map[string]string{
+			"": "true", other: "not only certificates", bad: "not a valid certificate", no: "false", large: "too large",
 		}
-		Expect(json.Unmarshal(out, &checked)).To(Succeed(), string(out))
-		verdicts := map[string]string{}
-		for _, row := range checked.Items {
-			if strings.HasPrefix(row.Detail, "curl-expect: ") {
-				verdicts[row.Key] = row.Verdict
-			}
-		}
+		want := map[string]string{}
 		for key, bundle := range all {
-			want := map[string]string{
-				"": "true", other: "not only certificates", bad: "not a valid certificate", no: "false", large: "too large",
+			if word, known := word[bundle[1]]; known { // no rule sees a body that is too large
+				want[key] = word
 			}
-			Expect(verdicts[key]).To(Equal(want[bundle[1]]), key+" in curlctl check")
 		}
+		Eventually(func() map[string]string {
+			out, _ := exec.CommandContext(ctx, env.Program("curlctl"), "check", w.Namespace+"/bundles", "--fetch", "-o", "json",
+				"--kubeconfig="+w.Cluster.Kubeconfig, process.AllowLoopback).Output() // exits with 7
+			var checked struct {
+				Items []struct{ Key, Verdict, Detail string }
+			}
+			Expect(json.Unmarshal(out, &checked)).To(Succeed(), string(out))
+			verdicts := map[string]string{}
+			for _, row := range checked.Items {
+				if strings.HasPrefix(row.Detail, "curl-expect: ") {
+					verdicts[row.Key] = row.Verdict
+				}
+			}
+			return verdicts
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Equal(want), "a rule ends after 100 ms on a busy machine, too")
 	})
 })

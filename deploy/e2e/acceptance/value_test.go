@@ -313,7 +313,7 @@ var _ = Describe("A tool that applies a manifest again and again", func() {
 })
 
 var _ = Describe("A hook", func() {
-	It("has the new data written within 100 ms, with one GET for two replicas", func(ctx SpecContext) {
+	It("has the new data written without waiting for a timer, with one GET for two replicas", func(ctx SpecContext) {
 		const n, secret = 20, "0123456789abcdef"
 		w := env.World(ctx, world.Options{})
 		dir := GinkgoT().TempDir()
@@ -373,6 +373,6 @@ var _ = Describe("A hook", func() {
 		Expect(gets).To(Or(Equal(n), Equal(n+1)), "a pair of hooks may fall into two windows of 10 s")
 		slices.Sort(took)
 		AddReportEntry("from the hook to the data", fmt.Sprint(took))
-		Expect(took[n/2]).To(BeNumerically("<=", 100*time.Millisecond))
+		Expect(took[n/2]).To(BeNumerically("<=", time.Second), "a timer would take 10 s")
 	})
 })

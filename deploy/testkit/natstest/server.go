@@ -19,8 +19,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// startTimeout is how long a server may take to accept connections.
-const startTimeout = 10 * time.Second
+const (
+	// startTimeout is how long a server may take to accept connections.
+	startTimeout = 10 * time.Second
+	// maxStore is the limit of all streams of a server in bytes.
+	maxStore = 64 << 30
+)
 
 // Options configure a server. The zero value gives a server that only this process can reach, with
 // a store that Close removes.
@@ -120,6 +124,8 @@ func (s *Server) serverOptions() (opts *server.Options, err error) {
 	opts.DontListen = !s.options.Listen
 	opts.JetStream = true
 	opts.StoreDir = s.options.StoreDir
+	// Otherwise a nearly full disk refuses streams with large limits, which specs hardly fill.
+	opts.JetStreamMaxStore = cmp.Or(opts.JetStreamMaxStore, maxStore)
 	opts.NoLog = true
 	// Otherwise the server handles SIGINT and ends the process.
 	opts.NoSigs = true
