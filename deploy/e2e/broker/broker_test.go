@@ -55,7 +55,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 			}
 			Expect(w.NATS.Start()).To(Succeed())
 		}
-		load.EventuallyEnds(ctx, 90*time.Second)
+		load.EventuallyEnds(ctx, 3*time.Minute)
 		for _, name := range world.Services() {
 			Expect(w.Service(name).Log.Matching("no connection to NATS")).To(HaveLen(outages), "%s logs each outage once", name)
 		}

@@ -145,7 +145,7 @@ var _ = Describe("A cluster of three brokers", func() {
 			load.EventuallyFills(ctx, 30)
 			killed := time.Now()
 			b.kill(ctx, w.JetStream, is)
-			load.EventuallyEnds(ctx, 90*time.Second)
+			load.EventuallyEnds(ctx, 3*time.Minute)
 			Expect(load.MostHits()).To(BeNumerically("<=", gets(killed)), "GETs of one page")
 		},
 		Entry("the stream leader", role(streamLeader)),
@@ -171,7 +171,7 @@ var _ = Describe("A cluster of three brokers", func() {
 				Expect(server.Start()).To(Succeed())
 			}
 		}
-		load.EventuallyEnds(ctx, 90*time.Second)
+		load.EventuallyEnds(ctx, 3*time.Minute)
 		Expect(load.MostHits()).To(BeNumerically("<=", gets(began)), "GETs of one page")
 		Expect(w.Stored(ctx, pipeline.Requests, "curl.want.>")).To(Equal(100))
 		b.eventuallyCurrent(ctx, w.JetStream)

@@ -213,7 +213,7 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 }
 
 // smallStart is the maximum time from the first pod of the small installation until all are ready.
-const smallStart = 15 * time.Second
+const smallStart = 30 * time.Second
 
 // mounting is the maximum time from the Secret of a team to data: 10 s for keeper, 5 s for a fetcher, and 60 to
 // 90 s for the kubelet to update mounted Secrets.
@@ -237,7 +237,7 @@ var _ = Describe("The small installation", Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { small.Uninstall(ctx) })
 	})
 
-	It("is ready within 15 s, with 4 pods that request at most 100m CPU and 192 MiB", func(ctx SpecContext) {
+	It("is ready within 30 s, with 4 pods that request at most 100m CPU and 192 MiB", func(ctx SpecContext) {
 		// Other load may slow down one start, so up to three are measured.
 		took := startup(ctx, small)
 		for attempt := 1; took > smallStart && attempt < 3; attempt++ {

@@ -59,7 +59,7 @@ var _ = Describe("kill -9", func() {
 			Expect(w.Service(name).Kill()).To(Succeed())
 			w.Service(name).Restart(ctx)
 		}
-		load.EventuallyEnds(ctx, 90*time.Second)
+		load.EventuallyEnds(ctx, 3*time.Minute)
 		Expect(load.MostHits()).To(BeNumerically("<=", 1+kills), "GETs of one page")
 	},
 		Entry("for the watcher", world.Watcher),
@@ -207,7 +207,7 @@ var _ = Describe("An outage of the API server", func() {
 			Should(BeTrue(), "services keep running")
 		asked := g.Requests(http.MethodPatch) + g.Requests(http.MethodGet)
 		g.Heal()
-		load.EventuallyEnds(ctx, 45*time.Second)
+		load.EventuallyEnds(ctx, 90*time.Second)
 		Expect(asked).To(BeNumerically("<", 60+200), "requests while it refused")
 		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
 		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
