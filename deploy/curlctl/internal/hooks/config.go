@@ -2,9 +2,11 @@ package hooks
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,15 +14,22 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
-// minSecret is the minimum length of a secret in bytes.
-const minSecret = 16
+const (
+	// minSecret is the minimum length of a secret in bytes.
+	minSecret = 16
+	// maxSkew is the maximum age of a request that has its time, as Standard Webhooks recommends.
+	maxSkew = 5 * time.Minute
+)
 
 // Hook is an entry of the file.
 type Hook struct {
@@ -28,7 +37,7 @@ type Hook struct {
 	Name string `json:"name"`
 	// URL is the prefix of the URLs to fetch.
 	URL string `json:"url"`
-	// Kind says how the sender proves that it knows the secret: hmac, gitlab or bearer.
+	// Kind says how the sender proves that it knows the secret: hmac, standard, gitlab or bearer.
 	Kind string `json:"kind"`
 	// SecretFile holds the secret. It is relative to the folder of the file.
 	SecretFile string `json:"secretFile"`
@@ -50,11 +59,8 @@ func Load(path string) (map[string]Hook, error) {
 	}
 	all := map[string]Hook{}
 	for i, hook := range file.Hooks {
-		if hook.secret, err = os.ReadFile(filepath.Join(filepath.Dir(path), hook.SecretFile)); err == nil {
-			hook.secret = bytes.TrimRight(hook.secret, "\r\n")
-			err = hook.mistake(all)
-		}
-		if err != nil {
+		err = hook.readSecret(filepath.Dir(path))
+		if err = cmp.Or(err, hook.mistake(all)); err != nil {
 			return nil, fmt.Errorf("hook %d (%q) in %s: %w", i+1, hook.Name, path, err)
 		}
 		all[hook.Name] = hook
@@ -63,6 +69,23 @@ func Load(path string) (map[string]Hook, error) {
 		return nil, fmt.Errorf("%s has no hooks", path)
 	}
 	return all, nil
+}
+
+// readSecret reads the secret.
+func (h *Hook) readSecret(dir string) (err error) {
+	if h.secret, err = os.ReadFile(filepath.Join(dir, h.SecretFile)); err != nil {
+		return err
+	}
+	h.secret = bytes.TrimRight(h.secret, "\r\n")
+	encoded, isKey := strings.CutPrefix(string(h.secret), "whsec_")
+	if isKey != (h.Kind == "standard") {
+		return errors.New("a secret that begins with whsec_ needs kind standard, and kind standard such a secret")
+	} else if isKey {
+		if h.secret, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+			return fmt.Errorf("the secret after whsec_: %w", err)
+		}
+	}
+	return nil
 }
 
 // mistake returns why the hook cannot be used next to the others.
@@ -76,8 +99,8 @@ func (h Hook) mistake(others map[string]Hook) error {
 		return errors.New("the name appears twice")
 	case wrong != "" || strings.ContainsAny(h.URL, "?@"):
 		return fmt.Errorf("url is not the start of a URL without credentials and query %s", wrong)
-	case h.Kind != "hmac" && h.Kind != "gitlab" && h.Kind != "bearer":
-		return errors.New("kind is not hmac, gitlab or bearer")
+	case !slices.Contains([]string{"hmac", "standard", "gitlab", "bearer"}, h.Kind):
+		return errors.New("kind is not hmac, standard, gitlab or bearer")
 	case len(h.secret) < minSecret:
 		return fmt.Errorf("the secret has fewer than %d bytes", minSecret)
 	}
@@ -89,37 +112,62 @@ func (h Hook) authenticate(w http.ResponseWriter, r *http.Request) outcome {
 	if r.ContentLength > maxBody {
 		return oversized
 	}
+	var before string
+	var sums [][]byte
 	switch h.Kind {
 	case "gitlab":
 		return tokens(single(r.Header, "X-Gitlab-Token"), h.secret)
 	case "bearer":
 		return tokens(single(r.Header, "Authorization"), append([]byte("Bearer "), h.secret...))
+	case "standard":
+		before, sums = standard(r.Header)
+	default:
+		sums = signature(r.Header)
 	}
-	sum, err := hex.DecodeString(mac(r.Header))
-	if err != nil || len(sum) != sha256.Size {
+	if len(sums) == 0 {
 		return unauthorized
 	}
 	hash := hmac.New(sha256.New, h.secret)
+	hash.Write([]byte(before))
 	if n, err := io.Copy(hash, http.MaxBytesReader(w, r.Body, maxBody)); n >= maxBody && err != nil {
 		return oversized
 	} else if err != nil {
 		return incomplete
 	}
-	if !hmac.Equal(sum, hash.Sum(nil)) {
-		return unauthorized
+	want := hash.Sum(nil)
+	if slices.ContainsFunc(sums, func(sum []byte) bool { return hmac.Equal(sum, want) }) {
+		return accepted
 	}
-	return accepted
+	return unauthorized
 }
 
-// mac returns the HMAC-SHA256 of a request in hexadecimal digits, as GitHub, Gitea (with or without GitHub's header)
-// and Bitbucket send it.
-func mac(header http.Header) string {
+// signature returns the HMAC-SHA256 of a body as GitHub, Gitea (with or without GitHub's header) and Bitbucket send it.
+func signature(header http.Header) [][]byte {
 	for _, name := range []string{"X-Hub-Signature-256", "X-Gitea-Signature", "X-Hub-Signature"} {
 		if len(header.Values(name)) > 0 {
-			return strings.TrimPrefix(single(header, name), "sha256=")
+			sum, err := hex.DecodeString(strings.TrimPrefix(single(header, name), "sha256="))
+			if err != nil {
+				return nil
+			}
+			return [][]byte{sum}
 		}
 	}
-	return ""
+	return nil
+}
+
+// standard returns the signatures of Standard Webhooks, one for each current key of the sender, and the signed text
+// before the body.
+func standard(header http.Header) (before string, sums [][]byte) {
+	id, at := single(header, "Webhook-Id"), single(header, "Webhook-Timestamp")
+	if seconds, err := strconv.ParseInt(at, 10, 64); err != nil || time.Since(time.Unix(seconds, 0)).Abs() > maxSkew {
+		return "", nil
+	}
+	for one := range strings.FieldsSeq(single(header, "Webhook-Signature")) {
+		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(one, "v1,")); err == nil {
+			sums = append(sums, sum)
+		}
+	}
+	return id + "." + at + ".", sums
 }
 
 // single returns the value of a header that appears once.

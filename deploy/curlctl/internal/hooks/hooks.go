@@ -63,10 +63,10 @@ type Server struct {
 	begun map[string]bool
 }
 
-// run is the time at which the next refetch by a hook may begin, and whether one is pending.
+// run is the time at which the next refetch by a hook may begin, and whether one is planned.
 type run struct {
 	next    time.Time
-	pending bool
+	planned bool
 }
 
 // New returns a server of hooks with registered metrics.
@@ -122,41 +122,50 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) accept(hook Hook) outcome {
 	s.mu.Lock()
 	now, state := time.Now(), s.runs[hook.Name]
-	wait := state.next.Sub(now)
-	if wait <= 0 {
-		state.next = now.Add(every)
-	} else if !state.pending {
-		state.pending = true
-		time.AfterFunc(wait, func() {
-			s.mu.Lock()
-			s.runs[hook.Name] = run{}
-			s.mu.Unlock()
-			s.accept(hook)
-		})
+	early := state.next.After(now)
+	if early {
+		s.plan(hook, state.next)
+	} else {
+		s.runs[hook.Name] = run{next: now.Add(every), planned: state.planned}
 	}
-	s.runs[hook.Name] = state
 	s.mu.Unlock()
-	if wait > 0 {
+	if early {
 		return merged
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout) // not that of a sender who may leave
 	defer cancel()
 	window := now.Truncate(every)
 	matched, already, err := s.refetch(ctx, hook.URL, window.Unix())
-	switch {
-	case err != nil:
-		s.log.Error().Err(err).Str("hook", hook.Name).Msg("cannot refetch, trying again in 10 s")
-		s.accept(hook)
-		return unavailable
-	case already: // by another replica, perhaps before the change
+	if err != nil || already { // by another replica, perhaps before the change
 		s.mu.Lock()
-		s.runs[hook.Name] = run{next: window.Add(every)}
-		s.mu.Unlock()
-		return s.accept(hook)
-	case matched == 0:
+		defer s.mu.Unlock()
+		if err == nil {
+			s.plan(hook, window.Add(every))
+			return merged
+		}
+		s.log.Error().Err(err).Str("hook", hook.Name).Msg("cannot refetch, trying again in 10 s")
+		s.plan(hook, time.Now().Add(every))
+		return unavailable
+	}
+	if matched == 0 {
 		return unmatched
 	}
 	s.keys.Add(float64(matched))
 	s.log.Info().Str("hook", hook.Name).Int("keys", matched).Msg("refetching")
 	return accepted
+}
+
+// plan plans the next refetch by a hook, unless one is planned. It needs the lock.
+func (s *Server) plan(hook Hook, at time.Time) {
+	if !s.runs[hook.Name].planned {
+		s.runs[hook.Name] = run{next: at, planned: true}
+		time.AfterFunc(time.Until(at), func() {
+			s.mu.Lock()
+			s.runs[hook.Name] = run{}
+			s.mu.Unlock()
+			if hook, found := (*s.hooks.Load())[hook.Name]; found {
+				s.accept(hook)
+			}
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha1"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,10 +31,12 @@ import (
 )
 
 const (
-	secret = "0123456789abcdef"
-	config = `hooks:
+	secret     = "0123456789abcdef"
+	signingKey = "whsec_MDEyMzQ1Njc4OWFiY2RlZg==" // of GitLab
+	config     = `hooks:
 - {name: git, url: "https://git.example.com/rules/", kind: hmac, secretFile: secret}
 - {name: lab, url: "https://lab.example.com/", kind: gitlab, secretFile: secret}
+- {name: signed, url: "https://lab.example.com/", kind: standard, secretFile: key}
 - {name: plain, url: "https://plain.example.com/", kind: bearer, secretFile: secret}
 - {name: other, url: "https://other.example.com/", kind: bearer, secretFile: secret}
 `
@@ -45,14 +48,17 @@ type refetches struct {
 
 	at  []time.Time
 	ids map[string]bool
-	err error
+	// failures is the number of calls that still fail, each after 20 s.
+	failures int
 }
 
 func (r *refetches) refetch(_ context.Context, prefix string, id int64) (int, bool, error) {
 	r.Lock()
 	defer r.Unlock()
-	if r.err != nil {
-		return 0, false, r.err
+	if r.failures > 0 {
+		r.failures--
+		time.Sleep(20 * time.Second) //nolint:forbidigo // in the bubble of synctest
+		return 0, false, errors.New("no servers")
 	}
 	if strings.HasPrefix(prefix, "https://other") {
 		return 0, false, nil
@@ -78,7 +84,7 @@ func (r *refetches) count() int {
 func write(t *testing.T, content, secret string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"hooks.yaml": content, "secret": secret} {
+	for name, text := range map[string]string{"hooks.yaml": content, "secret": secret, "key": signingKey + "\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +190,7 @@ func TestThirtyHostileRequestsChangeNothingAndAreOneCounterEach(t *testing.T) {
 				if !strings.HasPrefix(response, "HTTP/1.1 4") && response != "" {
 					t.Errorf("the response is %q", response)
 				}
-				NewWithT(t).Eventually(counts).Should(Equal(map[string]int{outcome: 1}))
+				NewWithT(t).Eventually(counts).WithTimeout(time.Minute).Should(Equal(map[string]int{outcome: 1}))
 				if r.count() > 0 {
 					t.Errorf("%d refetches", r.count())
 				}
@@ -221,6 +227,16 @@ func exchange(t *testing.T, s *hooks.Server, request string) string {
 	return strings.TrimSpace(line)
 }
 
+// signing returns the headers of Standard Webhooks for a body that was sent at a time.
+func signing(body string, at time.Time) map[string]string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = fmt.Fprintf(mac, "7.%d.%s", at.Unix(), body)
+	return map[string]string{
+		"Webhook-Id": "7", "Webhook-Timestamp": fmt.Sprint(at.Unix()),
+		"Webhook-Signature": "v1,bm9uZQ== v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), // an earlier key first
+	}
+}
+
 // ask sends a hook with headers, and returns the status.
 func ask(s *hooks.Server, name, body string, headers map[string]string) int {
 	r := httptest.NewRequest(http.MethodPost, "/hooks/"+name, strings.NewReader(body))
@@ -248,6 +264,10 @@ func TestSendersProveThatTheyKnowTheSecret(t *testing.T) {
 		"Gitea":              {"git", map[string]string{"X-Gitea-Signature": mac, "X-Hub-Signature": "sha1=00"}, 202},
 		"Bitbucket":          {"git", map[string]string{"X-Hub-Signature": "sha256=" + mac}, 202},
 		"GitLab":             {"lab", map[string]string{"X-Gitlab-Token": secret}, 202},
+		"GitLab with a key":  {"signed", signing(body, time.Now()), 202},
+		"GitLab, replayed":   {"signed", signing(body, time.Now().Add(-time.Hour)), 401},
+		"GitLab, forged":     {"signed", signing("{}", time.Now()), 401},
+		"no signature":       {"signed", map[string]string{"X-Gitlab-Token": signingKey}, 401},
 		"curl":               {"plain", bearer, 202},
 		"curl without wants": {"other", bearer, 204},
 	} {
@@ -285,15 +305,15 @@ func TestTenThousandHooksInAMinuteCostOneRefetchPerTenSeconds(t *testing.T) {
 
 func TestAHookThatCannotBeServedNowIsServedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &refetches{err: errors.New("no servers")}
+		r := &refetches{failures: 3}
 		s, counts := serving(t, r)
 		if got := ask(s, "plain", "", bearer); got != 503 || counts()["unavailable"] != 1 {
 			t.Errorf("%d, %v", got, counts())
 		}
-		r.Lock()
-		r.err = nil
-		r.Unlock()
-		time.Sleep(11 * time.Second) //nolint:forbidigo // in the bubble of synctest
+		if r.count() > 0 {
+			t.Error("the sender waited for a second try")
+		}
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // in the bubble of synctest
 		if r.count() != 1 {
 			t.Errorf("%d refetches", r.count())
 		}
@@ -308,7 +328,9 @@ func TestMistakesInTheFileAreOneSentence(t *testing.T) {
 		"":                                  "has no hooks",
 		"hooks: {":                          "read hooks in ",
 		entry("kind", "kinds"):              `unknown field "kinds"`,
-		entry("hmac", "md5"):                "kind is not hmac, gitlab or bearer",
+		entry("hmac", "md5"):                "kind is not hmac, standard, gitlab or bearer",
+		entry("hmac", "standard"):           "a secret that begins with whsec_ needs kind standard",
+		entry(": secret", ": key"):          "a secret that begins with whsec_ needs kind standard",
 		entry("name: a", "name: a/b"):       "the name is empty or has a / or %",
 		entry("https://a/", "ftp://a"):      "url is not the start of a URL",
 		entry("https://a/", "https://a/?b"): "url is not the start of a URL",
@@ -319,8 +341,12 @@ func TestMistakesInTheFileAreOneSentence(t *testing.T) {
 			t.Errorf("%s: %v", content, err)
 		}
 	}
-	_, err := hooks.Load(write(t, config, "short"))
-	if err == nil || !strings.Contains(err.Error(), "fewer than 16 bytes") {
-		t.Error(err)
+	for secret, want := range map[string]string{
+		"short": "fewer than 16 bytes", "whsec_%": "the secret after whsec_: illegal base64",
+	} {
+		kind := map[bool]string{true: "standard", false: "hmac"}[strings.HasPrefix(secret, "whsec_")]
+		if _, err := hooks.Load(write(t, entry("hmac", kind), secret)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
 	}
 }
