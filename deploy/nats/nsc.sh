@@ -26,11 +26,14 @@ nsc add import --account ADMIN --src-account CURL --service --remote-subject '$J
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
+nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_HISTORY'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
+nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY'
+nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject 'curl.due.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject 'curl.timer.>'
 nsc add import --account ADMIN --src-account CURL --service --remote-subject '$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher'
@@ -41,11 +44,14 @@ nsc add user --account ADMIN --name admin \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.INFO.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-pub 'curl.due.>' \
   --allow-pub 'curl.timer.>' \
   --allow-pub '$JS.API.CONSUMER.PAUSE.CURL_REQUESTS.fetcher' \
@@ -87,11 +93,14 @@ nsc add import --account REPLAYER --src-account CURL --service --remote-subject 
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
+nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_HISTORY'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
+nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY'
+nsc add import --account REPLAYER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject 'curl.due.>'
 nsc add import --account REPLAYER --src-account CURL --service --remote-subject 'curl.timer.>'
 nsc add user --account REPLAYER --name replayer \
@@ -99,11 +108,14 @@ nsc add user --account REPLAYER --name replayer \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.INFO.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-pub 'curl.due.>' \
   --allow-pub 'curl.timer.>' \
   --allow-sub '_INBOX_curlctl.>'
@@ -113,14 +125,17 @@ nsc add import --account SETUP --src-account CURL --service --remote-subject '$J
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
+nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_HISTORY'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_FAILURES'
+nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.CREATE.CURL_HISTORY'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_REQUESTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_RESULTS'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_FAILURES'
+nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.STREAM.UPDATE.CURL_HISTORY'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher'
 nsc add import --account SETUP --src-account CURL --service --remote-subject '$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer'
 nsc add user --account SETUP --name setup \
@@ -128,14 +143,17 @@ nsc add user --account SETUP --name setup \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.INFO.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.CREATE.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.CREATE.CURL_HISTORY' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.UPDATE.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.UPDATE.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.CREATE.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer' \
   --allow-sub '_INBOX_curlctl.>'
@@ -145,21 +163,27 @@ nsc add import --account VIEWER --src-account CURL --service --remote-subject '$
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
+nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_HISTORY'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.>'
 nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_FAILURES'
+nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY'
+nsc add import --account VIEWER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add user --account VIEWER --name viewer \
   --allow-pub '$SYS.REQ.USER.INFO' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.INFO.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.>' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_FAILURES' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-sub '_INBOX_curlctl.>'
 
 nsc add account WATCHER
@@ -169,31 +193,41 @@ nsc add import --account WATCHER --src-account CURL --service --remote-subject '
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
+nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_HISTORY'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>'
+nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add user --account WATCHER --name watcher \
   --allow-pub 'curl.want.>' \
   --allow-pub 'curl.result.reconcile.>' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \
+  --allow-pub '$JS.API.STREAM.INFO.CURL_HISTORY' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-sub '_INBOX_watcher.>'
 
 nsc add account WRITER
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.INFO'
 nsc add import --account WRITER --src-account CURL --service --remote-subject 'curl.failure.>'
+nsc add import --account WRITER --src-account CURL --service --remote-subject 'curl.body.>'
+nsc add import --account WRITER --src-account CURL --service --remote-subject 'curl.version.>'
+nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.MSG.NEXT.CURL_RESULTS.writer'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.CURL_RESULTS.writer.*.*.*.*.*'
 nsc add import --account WRITER --src-account CURL --service --remote-subject '$JS.ACK.*.*.CURL_RESULTS.writer.*.*.*.*.>'
 nsc add user --account WRITER --name writer \
   --allow-pub 'curl.failure.>' \
+  --allow-pub 'curl.body.>' \
+  --allow-pub 'curl.version.>' \
+  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.CONSUMER.MSG.NEXT.CURL_RESULTS.writer' \
   --allow-pub '$JS.ACK.CURL_RESULTS.writer.*.*.*.*.*' \

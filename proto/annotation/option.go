@@ -3,6 +3,7 @@ package annotation
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,16 @@ func Now(value string) string {
 	}
 	digest := sha256.Sum256([]byte(value))
 	return "sha256:" + hex.EncodeToString(digest[:])
+}
+
+// Pinned returns the value of curl-sha256 after a change of the digest of one key (empty: none).
+func Pinned(value, key, digest string) string {
+	pins, _ := split(value)
+	pins = slices.DeleteFunc(pins, func(pin string) bool { return strings.HasPrefix(pin, key+"=") })
+	if digest != "" {
+		pins = append(pins, key+"="+digest)
+	}
+	return strings.Join(pins, " ")
 }
 
 // digests parses curl-sha256. It rejects a digest for a key that is not requested, because its author

@@ -208,6 +208,11 @@ func rejected(w *v1.Want, number int) string {
 	return text + " does not meet curl-expect"
 }
 
+// UpdateAvailable says that a pinned key waits for the approval of other content.
+func UpdateAvailable(url, digest string) string {
+	return Host(url) + " has other content (sha256 " + digest + ")"
+}
+
 // KeyExists is the sentence about a key that somebody else wrote.
 func KeyExists(key string) string {
 	return "key " + key + " already exists and is not managed by curl-me-that; " +

@@ -29,12 +29,16 @@ const (
 	Refused State = "refused"
 	// Contested: another field manager keeps its value in the key.
 	Contested State = "contested"
+	// HeldBack: the URL has other content than the one to which the key is pinned. It waits for the approval.
+	HeldBack State = "held_back"
 	// Ignored: the watcher ignores the object.
 	Ignored State = "ignored"
 )
 
 // States returns all states, the worst first.
-func States() []State { return []State{Failing, Refused, Contested, Stale, Pending, OK, Ignored} }
+func States() []State {
+	return []State{Failing, Refused, Contested, Stale, Pending, HeldBack, OK, Ignored}
+}
 
 // Reasons of Pending, Stale and OK. A drifted key is pending, too. Failing, Refused and Contested have the reasons of
 // Events.
@@ -61,7 +65,7 @@ const (
 func Reasons() []string {
 	return []string{
 		Unpublished, Backlog, Parked, NotWritten, Retry, Overdue, Outdated, NotRead, pipeline.ReasonDrifted,
-		pipeline.ReasonContested,
+		pipeline.ReasonContested, pipeline.ReasonUpdateAvailable,
 	}
 }
 
@@ -91,7 +95,7 @@ type Condition struct {
 }
 
 // Good reports whether there is nothing to wait for or to fix.
-func (c Condition) Good() bool { return c.State == OK || c.State == Ignored }
+func (c Condition) Good() bool { return c.State == OK || c.State == HeldBack || c.State == Ignored }
 
 // Compare orders by state, the worst first, and then the oldest first.
 func Compare(a, b Condition) int {
@@ -140,6 +144,8 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	case shown.State == Contested:
 		c.State, c.Reason, c.Message, c.Since = Contested, shown.Reason, shown.Message, time.Time{}
 	case c.State != OK:
+	case shown.State == HeldBack:
+		c.State, c.Reason, c.Message = HeldBack, shown.Reason, shown.Message
 	case shown.State == OK && (s.Newest == "" || s.Newest == o.Entry.SHA256):
 	case s.Audited && shown.State != Failing:
 		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED

@@ -90,6 +90,10 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 		return Condition{
 			State: Contested, Reason: pipeline.ReasonContested, Message: condition.Contested(a.Key, o.Owner.Manager()),
 		}
+	case value != Drifted && e.Available != "" && a.SHA256 != "" && a.SHA256 != e.Available:
+		return Condition{
+			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: condition.UpdateAvailable(a.URL, e.Available),
+		}
 	case value == Held:
 		return Condition{State: OK}
 	case value == Drifted:

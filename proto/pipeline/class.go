@@ -17,6 +17,10 @@ const (
 	ReasonHeldBack = "RemovalHeldBack"
 	// ReasonAdjusted: an annotation is followed within an operator's limit.
 	ReasonAdjusted = "AnnotationAdjusted"
+	// ReasonUpdateAvailable: the URL of a pinned key with an interval has other content.
+	ReasonUpdateAvailable = "UpdateAvailable"
+	// ReasonPinned: a key got the content of its pin from the history.
+	ReasonPinned = "Pinned"
 	// ReasonRecovered: a failure is over.
 	ReasonRecovered = "Recovered"
 )

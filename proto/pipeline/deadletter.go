@@ -86,8 +86,8 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, bo
 	case KindContent, KindFailure, KindReconcile:
 		result, _ := DecodeResult(key, data)
 		want, sequence, body = result.GetWant(), result.GetSequence(), result.GetContent().GetBody()
-	case KindTimer:
-		// Consumers never receive a timer: the server publishes a due instead.
+	case KindTimer, KindVersion:
+		// Consumers never receive them: the server publishes a due instead of a timer.
 	}
 	return want, sequence, body
 }

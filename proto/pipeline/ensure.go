@@ -55,6 +55,10 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 	consumers, initial := consumers(), e.topology.withDefaults().streams()
 	for i, want := range e.topology.streams() {
 		stream, err := e.stream(ctx, want, initial[i])
+		if want.Name == History && err != nil && ctx.Err() == nil {
+			e.topology.withoutHistory(err)
+			continue
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -139,6 +143,9 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	}
 	next.MaxMsgs = -1
 	next.MaxBytes = cmp.Or(want.MaxBytes, have.MaxBytes)
+	if want.Name == History { // its flag has a default, which must not undo a raised limit
+		next.MaxBytes = max(want.MaxBytes, have.MaxBytes)
+	}
 	next.MaxMsgSize = cmp.Or(want.MaxMsgSize, -1)
 	next.Duplicates = want.Duplicates
 	next.NoAck = false

@@ -17,6 +17,7 @@ const (
 	KindContent   = Kind("curl.result.content.")
 	KindFailure   = Kind("curl.result.failure.")
 	KindReconcile = Kind("curl.result.reconcile.")
+	KindVersion   = Kind("curl.version.")
 )
 
 // Prefixes of other subjects.
@@ -26,6 +27,8 @@ const (
 	resultPrefix = "curl.result."
 	// The subject of the message follows.
 	begunPrefix = "curl.begun."
+	// Namespace and digest of the body follow.
+	bodyPrefix = "curl.body."
 )
 
 // ErrSubject means that a subject does not belong to this protocol.

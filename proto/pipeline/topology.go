@@ -20,6 +20,8 @@ const (
 	Results = "CURL_RESULTS"
 	// Failures keeps dead letters with the original request.
 	Failures = "CURL_FAILURES"
+	// History keeps the bodies that keys had, and those offered to pinned keys. It exists only if Topology asks for it.
+	History = "CURL_HISTORY"
 )
 
 // Names of the durable pull consumers, shared by all replicas of a service.
@@ -41,6 +43,15 @@ const TombstoneTTL = time.Hour
 // DueTTL is how long a fired timer is kept.
 const DueTTL = 24 * time.Hour
 
+// HistoryAge is how long a body stays in the history.
+const HistoryAge = 30 * 24 * time.Hour
+
+// MaxFulfilled is the maximum number of keys of an object that one message fills from the history.
+const MaxFulfilled = 16
+
+// HistoryVersions is the number of versions of a key that the history keeps.
+const HistoryVersions = 10
+
 // MaxRequestBytes is the maximum size of a message in Requests, headers included.
 const MaxRequestBytes = 64 << 10
 
@@ -57,6 +68,12 @@ type Topology struct {
 	MaxFailureBytes int64
 	// FailureAge is how long failures are kept; 14 days for a new stream.
 	FailureAge time.Duration
+	// HistoryBytes is the maximum size of the history; 0 creates none, and an existing larger one stays as it is. The
+	// oldest bodies are removed first.
+	HistoryBytes int64
+	// WithoutHistory is called with the reason if the server refuses the history, for example because its disk is too
+	// small. That is no error, because the history is not needed to fill keys. Nil ignores it.
+	WithoutHistory func(error)
 	// KeepExisting creates only missing streams, for an identity that may not change streams.
 	KeepExisting bool
 
@@ -75,6 +92,8 @@ func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 		"maximum bytes of stored failures (0: keep the current limit, 1 GiB for a new stream)")
 	duration.Var(fs, &t.FailureAge, "failures-max-age", 0,
 		"how long failures are kept (0: keep the current age, 14d for a new stream)")
+	fs.Int64Var(&t.HistoryBytes, "history-bytes", 1<<30,
+		"maximum bytes of earlier bodies, for curlctl history and rollback (0: keep none)")
 }
 
 // Validate rejects settings that the broker would reject, and limits that are too low.
@@ -88,6 +107,8 @@ func (t *Topology) Validate() error {
 		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
 	case t.FailureAge != 0 && t.FailureAge < time.Hour:
 		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
+	case t.HistoryBytes != 0 && t.HistoryBytes < 16<<20:
+		return fmt.Errorf("--history-bytes: %d is less than 16 MiB", t.HistoryBytes)
 	}
 	return nil
 }
@@ -114,6 +135,9 @@ const (
 // streams returns the required configurations of the streams. All are stored in files.
 func (t Topology) streams() []jetstream.StreamConfig {
 	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures()}
+	if t.HistoryBytes > 0 {
+		streams = append(streams, t.history())
+	}
 	for i := range streams {
 		streams[i].Storage, streams[i].Replicas = jetstream.FileStorage, t.Replicas
 	}
@@ -167,6 +191,29 @@ func (t Topology) failures() jetstream.StreamConfig {
 		Discard:           jetstream.DiscardOld,
 		Duplicates:        5 * time.Minute,
 		AllowDirect:       true,
+	}
+}
+
+func (t Topology) withoutHistory(err error) {
+	if t.WithoutHistory != nil {
+		t.WithoutHistory(err)
+	}
+}
+
+func (t Topology) history() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        History,
+		Description: "curl-me-that: earlier bodies, for rollback",
+		Subjects:    []string{bodyPrefix + ">", KindVersion.All()},
+		Retention:   jetstream.LimitsPolicy,
+		// Each body is stored once, because it is published only to an empty subject.
+		MaxMsgsPerSubject: HistoryVersions,
+		MaxAge:            HistoryAge,
+		MaxBytes:          t.HistoryBytes,
+		Discard:           jetstream.DiscardOld,
+		Duplicates:        5 * time.Minute,
+		AllowDirect:       true,
+		Compression:       jetstream.S2Compression,
 	}
 }
 

@@ -31,6 +31,8 @@ type Entry struct {
 	FetchedAt time.Time `json:"fetchedAt,omitzero"`
 	// Rules is the digest of the rules and the selection that the body passed (empty: none).
 	Rules string `json:"rules,omitempty"`
+	// Available is the digest of other content of the URL, while curl-sha256 pins the key (empty: none).
+	Available string `json:"available,omitempty"`
 	// Binary reports that the body is in binaryData.
 	Binary bool `json:"binary,omitempty"`
 
@@ -112,6 +114,12 @@ func (e Entry) Refused() bool { return pipeline.RefusesWrite(pipeline.ClassOf(e.
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 
+// Recovered returns e without its failure.
+func (e Entry) Recovered() Entry {
+	e.Error, e.ErrorURL, e.Attempts, e.GaveUp, e.Explanation = "", "", 0, false, nil
+	return e
+}
+
 // Why returns the explanation of the failure, or the zero value.
 func (e Entry) Why() Explanation {
 	if e.Explanation == nil {
@@ -161,12 +169,11 @@ func (e Entry) check() error {
 			return fmt.Errorf("a text has more than %d bytes", maxTextBytes)
 		}
 	}
-	if e.SHA256 == "" {
-		return nil
-	}
-	digest, err := hex.DecodeString(e.SHA256)
-	if err != nil || len(digest) != 32 || hex.EncodeToString(digest) != e.SHA256 {
-		return errors.New("sha256 is not 64 lower-case hexadecimal digits")
+	for _, sum := range []string{e.SHA256, e.Available} {
+		digest, err := hex.DecodeString(sum)
+		if sum != "" && (err != nil || len(digest) != 32 || hex.EncodeToString(digest) != sum) {
+			return errors.New("a digest does not have 64 lower-case hexadecimal digits")
+		}
 	}
 	return nil
 }

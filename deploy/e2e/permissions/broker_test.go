@@ -190,7 +190,9 @@ func (b *broker) rootedIn(accounts string) string {
 func (b *broker) url(n int) string { return b.servers[n%len(b.servers)].URL() }
 
 // topology asks for a replica of each stream on each server.
-func (b *broker) topology() pipeline.Topology { return pipeline.Topology{Replicas: len(b.servers)} }
+func (b *broker) topology() pipeline.Topology {
+	return pipeline.Topology{Replicas: len(b.servers), HistoryBytes: 16 << 20}
+}
 
 // run runs curlctl and expects success.
 func (b *broker) run(ctx context.Context, args ...string) string {

@@ -168,7 +168,7 @@ func (b *broker) listeners(ctx SpecContext) (all []string) {
 var _ = Describe("Patterns in accounts.conf", func() {
 	It("match one subscription of the server each", func(ctx SpecContext) {
 		b := start(ctx, plain)
-		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{HistoryBytes: 16 << 20}))
 		publish := parsed(b.accounts()).granted(b)
 		Expect(len(publish)).To(BeNumerically(">", 100))
 		listeners := b.listeners(ctx)

@@ -1232,7 +1232,9 @@ type Content struct {
 	// Its digest, 64 lower-case hexadecimal digits.
 	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// Digest of the rules and the selection that the body passed; empty: none.
-	Rules         string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
+	Rules string `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
+	// The request was sent with a credential.
+	Credential    bool `protobuf:"varint,6,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1286,6 +1288,13 @@ func (x *Content) GetRules() string {
 		return x.Rules
 	}
 	return ""
+}
+
+func (x *Content) GetCredential() bool {
+	if x != nil {
+		return x.Credential
+	}
+	return false
 }
 
 // Unmodified means that a failing key has recovered and keeps its body.
@@ -1840,6 +1849,90 @@ func (x *Begun) GetUnended() uint64 {
 	return 0
 }
 
+// Version describes a body of a key in the history: the payload of
+// curl.version.<namespace>.<name>.<key>. The body is the payload of
+// curl.body.<namespace>.<sha256>.
+type Version struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Digest of the body, 64 lower-case hexadecimal digits.
+	Sha256 string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Size of the body in bytes.
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Time of the fetch.
+	FetchedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetched_at,json=fetchedAt,proto3" json:"fetched_at,omitempty"`
+	// URL without query and userinfo.
+	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	// The key is pinned to another digest, so the body was not written.
+	Available     bool `protobuf:"varint,5,opt,name=available,proto3" json:"available,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Version) Reset() {
+	*x = Version{}
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Version) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Version) ProtoMessage() {}
+
+func (x *Version) ProtoReflect() protoreflect.Message {
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Version.ProtoReflect.Descriptor instead.
+func (*Version) Descriptor() ([]byte, []int) {
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Version) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Version) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *Version) GetFetchedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FetchedAt
+	}
+	return nil
+}
+
+func (x *Version) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Version) GetAvailable() bool {
+	if x != nil {
+		return x.Available
+	}
+	return false
+}
+
 var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
@@ -1916,11 +2009,14 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"unmodified\x122\n" +
 	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x128\n" +
 	"\treconcile\x18\x0e \x01(\v2\x18.curlmethat.v1.ReconcileH\x00R\treconcileB\t\n" +
-	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"l\n" +
+	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"\x8c\x01\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x14\n" +
-	"\x05rules\x18\x05 \x01(\tR\x05rulesJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x04etagR\rlast_modified\"$\n" +
+	"\x05rules\x18\x05 \x01(\tR\x05rules\x12\x1e\n" +
+	"\n" +
+	"credential\x18\x06 \x01(\bR\n" +
+	"credentialJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\x04etagR\rlast_modified\"$\n" +
 	"\n" +
 	"Unmodified\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"\xd5\x05\n" +
@@ -1970,7 +2066,14 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"=\n" +
 	"\x05Begun\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
-	"\aunended\x18\x02 \x01(\x04R\aunended*\xcc\x01\n" +
+	"\aunended\x18\x02 \x01(\x04R\aunended\"\xa0\x01\n" +
+	"\aVersion\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x129\n" +
+	"\n" +
+	"fetched_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfetchedAt\x12\x10\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\x12\x1c\n" +
+	"\tavailable\x18\x05 \x01(\bR\tavailable*\xcc\x01\n" +
 	"\x05Cause\x12\x15\n" +
 	"\x11CAUSE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tCAUSE_NEW\x10\x01\x12\x11\n" +
@@ -2072,7 +2175,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -2089,50 +2192,52 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Bound)(nil),                 // 12: curlmethat.v1.Bound
 	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
 	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*Version)(nil),               // 15: curlmethat.v1.Version
+	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.cached:type_name -> curlmethat.v1.Cached
-	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
-	16, // 5: curlmethat.v1.Cached.conditional_until:type_name -> google.protobuf.Timestamp
+	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	17, // 5: curlmethat.v1.Cached.conditional_until:type_name -> google.protobuf.Timestamp
 	4,  // 6: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 7: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	16, // 8: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 8: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 9: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 10: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
-	16, // 11: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	16, // 12: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	17, // 11: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	17, // 12: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 13: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 14: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 15: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	17, // 15: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
 	4,  // 16: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 17: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	16, // 18: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	17, // 18: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 19: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 20: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 21: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	11, // 22: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
 	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	16, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	16, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	15, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	17, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	16, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	15, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
+	16, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
 	2,  // 30: curlmethat.v1.Failure.further:type_name -> curlmethat.v1.FailureDetail
 	12, // 31: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
 	4,  // 32: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	10, // 33: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	16, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	17, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	17, // 35: curlmethat.v1.Version.fetched_at:type_name -> google.protobuf.Timestamp
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_curlmethat_v1_pipeline_proto_init() }
@@ -2152,7 +2257,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,132 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+// Version is the subject of the versions of a key in History.
+func (k Key) Version() string { return KindVersion.of(k) }
+
+// BodySubject is the subject of a body in History. Equal bodies of a namespace have the same subject.
+func BodySubject(namespace, digest string) string {
+	return bodyPrefix + token(namespace) + "." + token(digest)
+}
+
+// ErrNoBody means that the history does not have a body, or one with another digest.
+var ErrNoBody = errors.New("the history does not have that body")
+
+// Kept is a version with its body.
+type Kept struct {
+	Version *v1.Version
+	Body    []byte
+	// Trigger identifies the fetch. The server drops the same version of the same trigger within five minutes.
+	Trigger string
+}
+
+// Archive adds versions to the history. Nothing waits for it: what the server does not confirm in time is missing.
+type Archive struct {
+	js     jetstream.JetStream
+	failed func(error)
+	// unconfirmed has the bytes that the server has not confirmed yet.
+	unconfirmed atomic.Int64
+}
+
+const (
+	// confirmTimeout is the maximum time until the server confirms a version.
+	confirmTimeout = time.Minute
+	// maxUnconfirmed is the maximum number of messages that wait for it, far below the number at which nats.go would
+	// block, and maxUnconfirmedBytes that of their bytes.
+	maxUnconfirmed, maxUnconfirmedBytes = 1000, 16 << 20
+)
+
+// errBusy means that the server confirms versions too slowly.
+var errBusy = errors.New("too many versions wait for the confirmation of the server")
+
+// Archive returns an archive that calls failed with each error. failed must not block.
+func (c *Client) Archive(failed func(error)) (*Archive, error) {
+	a := &Archive{failed: failed}
+	var err error
+	a.js, err = jetstream.New(c.js.Conn(), jetstream.WithPublishAsyncTimeout(confirmTimeout),
+		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, _ *jetstream.PubAck) {
+			a.done(m, nil)
+		}),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, m *nats.Msg, err error) { a.done(m, err) }))
+	return a, err
+}
+
+// Keep adds a version of a key to the history, and its body unless the namespace already has it. It does not wait.
+func (a *Archive) Keep(ctx context.Context, key Key, k Kept) {
+	version, err := newMessage(ctx, key.Version(), k.Version)
+	if err != nil {
+		a.failed(err)
+		return
+	}
+	content := nats.NewMsg(BodySubject(key.Namespace, k.Version.GetSha256()))
+	content.Data = k.Body
+	a.publish(content, jetstream.WithExpectLastSequencePerSubject(0))
+	a.publish(version, jetstream.WithMsgID(key.Version()+" "+k.Trigger))
+}
+
+func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {
+	size := int64(len(m.Data))
+	if a.unconfirmed.Add(size) > maxUnconfirmedBytes || a.js.PublishAsyncPending() >= maxUnconfirmed {
+		a.done(m, errBusy)
+		return
+	}
+	if _, err := a.js.PublishMsgAsync(m, jetstream.WithExpectStream(History), once); err != nil {
+		a.done(m, err)
+	}
+}
+
+func (a *Archive) done(m *nats.Msg, err error) {
+	a.unconfirmed.Add(-int64(len(m.Data)))
+	if err != nil && !hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) { // else the body is there
+		a.failed(fmt.Errorf("keep %s: %w", m.Subject, Refusal(err)))
+	}
+}
+
+// Body returns a body of a namespace from the history, after comparing its digest. The error wraps ErrNoBody if the
+// history has no such body, or does not exist.
+func (c *Client) Body(ctx context.Context, namespace, digest string) ([]byte, error) {
+	m, err := c.LastMessage(ctx, History, BodySubject(namespace, digest))
+	switch {
+	case errors.Is(err, ErrNoMessage), errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil, ErrNoBody
+	case err != nil:
+		return nil, fmt.Errorf("read body %s of namespace %s: %w", digest, namespace, err)
+	case Digest(m.Data) != digest:
+		return nil, fmt.Errorf("%w: a body with another digest is in its place", ErrNoBody)
+	}
+	return m.Data, nil
+}
+
+// Versions returns the versions of a key, newest first, at most HistoryVersions. A message that cannot be decoded is
+// left out. Without a history there are none.
+func (c *Client) Versions(ctx context.Context, key Key) (versions []*v1.Version, err error) {
+	for from := uint64(1); ; {
+		m, err := c.request(ctx, History, map[string]any{"seq": from, "next_by_subj": key.Version()})
+		switch {
+		case errors.Is(err, ErrNoMessage), errors.Is(err, jetstream.ErrStreamNotFound):
+			slices.Reverse(versions)
+			return versions, nil
+		case err != nil:
+			return nil, fmt.Errorf("read the versions of %s: %w", key, err)
+		}
+		if v := new(v1.Version); proto.Unmarshal(m.Data, v) == nil && len(v.GetSha256()) == 2*sha256.Size {
+			versions = append(versions, v)
+		}
+		from = m.Sequence + 1
+	}
+}
