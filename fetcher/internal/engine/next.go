@@ -123,7 +123,8 @@ func (c *Config) next(t *trigger, ev event, now time.Time, random float64) step 
 // succeeded publishes a body that the key does not have, or its recovery.
 func (c *Config) succeeded(t *trigger, r get.Response, now time.Time, random float64) step {
 	body := bodyAfter(t, r, now, random)
-	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() {
+	// With an interval, other content than the pinned one is offered to the owner of the key.
+	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() && t.interval() <= 0 {
 		return c.failed(t, *mismatched(body.GetSha256()), now, random)
 	}
 	s := step{done: true}
@@ -136,7 +137,7 @@ func (c *Config) succeeded(t *trigger, r get.Response, now time.Time, random flo
 	case body.GetSha256() != t.past.GetCached().GetSha256():
 		s.outcome = content
 		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
-			Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(),
+			Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(), Credential: r.Credential,
 		}}})
 	case t.reported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
 		s.outcome = recovered

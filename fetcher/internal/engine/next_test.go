@@ -132,9 +132,13 @@ func TestNext(t *testing.T) {
 			`content, ack | refresh has a"a" | b, read first`,
 		},
 		"another digest": {
-			minutes, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
-			"gave_up, ack | refresh DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
+			0, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
+			"gave_up, ack | recheck in 1h0m0s DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
 				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
+		},
+		"other content than the pinned one, with an interval": {
+			minutes, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
+			`content, ack | refresh has evil"evil" | evil, read first`,
 		},
 		"in sync": {
 			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").GetCached() },

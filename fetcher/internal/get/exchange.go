@@ -42,6 +42,8 @@ type exchange struct {
 	hops    int
 	// redirected reports whether another origin was reached.
 	redirected bool
+	// credential reports whether a credential was sent.
+	credential bool
 	watch      *stopwatch
 
 	// Only for a response with a bad status.
@@ -61,6 +63,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	for {
 		response, next, err := x.attempt(ctx, u)
 		if err != nil || next == nil {
+			response.Credential = x.credential
 			return response, err
 		}
 		if !sameOrigin(u, next) {
@@ -87,6 +90,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 		x.decided = true
 		return Response{}, nil, err
 	}
+	x.credential = x.credential || entry != nil
 	response, next, err := x.ask(ctx, u, secrets)
 	if x.status == http.StatusUnauthorized {
 		if other, found := x.client.replace(ctx, secrets); found {

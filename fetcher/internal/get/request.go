@@ -34,6 +34,8 @@ type Response struct {
 	Body []byte
 	// SHA256 of Body, 64 lower-case hexadecimal digits.
 	SHA256 string
+	// Credential: a request on the way to the body was sent with a credential.
+	Credential bool
 	// Validators of the body. A 304 does not change them.
 	Validators
 }
