@@ -6,10 +6,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
+	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
 
 // maxConcurrency is far above what an API server can use.
@@ -35,6 +37,8 @@ type Config struct {
 	Writes, WriteBytes budget.Config
 	// Events is the Event budget of one namespace.
 	Events budget.Config
+	// History says which bodies are kept for a rollback.
+	History apply.HistoryConfig
 }
 
 // BindFlags adds the flags of the writer.
@@ -54,6 +58,11 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	c.Events.Refill = 500 * time.Second
 	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
 		"Event budget of one namespace, which refills in 500 s (0: no limit)")
+	c.History.Bytes.Refill = pipeline.HistoryAge
+	fs.Int64Var(&c.History.Bytes.Burst, "namespace-history-bytes", 256<<20,
+		"bytes that one namespace may add to the history in 30 days (0: no limit)")
+	fs.BoolVar(&c.History.Credentials, "history-credentials", false,
+		"keep bodies in the history that were fetched with a credential, too")
 	c.Writes.Refill, c.WriteBytes.Refill = 1000*time.Second, 256*time.Second
 	fs.Int64Var(&c.Writes.Burst, "namespace-writes", 20_000,
 		"write budget of one namespace, which refills in 1000 s (0: no limit)")
@@ -69,7 +78,12 @@ func (c *Config) Validate() error {
 	for _, b := range []struct {
 		flag string
 		budget.Config
-	}{{"namespace-writes", c.Writes}, {"namespace-write-bytes", c.WriteBytes}, {"namespace-events", c.Events}} {
+	}{
+		{"namespace-writes", c.Writes},
+		{"namespace-write-bytes", c.WriteBytes},
+		{"namespace-events", c.Events},
+		{"namespace-history-bytes", c.History.Bytes},
+	} {
 		if b.Burst < 0 {
 			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
 		}

@@ -108,7 +108,7 @@ func hold(w *world) {
 func shown() []string {
 	return []string{
 		own + "in_flight_limit_messages", own + "denied_namespaces", own + "annotation_to_data_seconds",
-		own + "over_budget_total", own + "events_dropped_total",
+		own + "over_budget_total", own + "events_dropped_total", own + "versions_total",
 	}
 }
 

@@ -46,7 +46,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	}
 	applier, err := newApplier(c, apply.Deps{
 		Client: client, Breaker: breaking, Signatures: signatures, Metrics: metrics.applier, Tracer: rt.Tracer,
-		Log:      rt.Log,
+		Log: rt.Log, Pipeline: pipeline.NewClient(rt.JetStream),
 		Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 	})
 	if err != nil {
@@ -92,6 +92,6 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 		Limits:    apply.Limits{Linger: c.Linger, Concurrency: c.Concurrency, Messages: messages, Bytes: messageBytes},
 		Planner:   plan.Planner{Prune: c.Prune},
 		Decoder:   plan.Decoder{Grammar: grammar, Selector: selector},
-		Writes:    c.Writes, WriteBytes: c.WriteBytes, Events: c.Events,
-	}, d), nil
+		Writes:    c.Writes, WriteBytes: c.WriteBytes, Events: c.Events, History: c.History,
+	}, d)
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -45,6 +46,8 @@ type Config struct {
 	Limits Limits
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config
+	// History configures what is kept of earlier bodies.
+	History HistoryConfig
 }
 
 // Deps are the dependencies of an Applier.
@@ -53,7 +56,9 @@ type Deps struct {
 	Breaker    *apiserver.Breaker
 	Signatures *signature.Verifier
 	Recorder   *kube.Recorder
-	Metrics    *Metrics
+	// Pipeline has the history; nil: keep none.
+	Pipeline *pipeline.Client
+	Metrics  *Metrics
 	// Tracer makes a span for each message. Nil means none.
 	Tracer *tracing.Tracer
 	// Log gets one line per result.
@@ -75,6 +80,7 @@ type Applier struct {
 	// faults counts failed requests in a row by object.
 	faults  expiring[types.NamespacedName, int]
 	budgets budgets
+	history *history
 	lines   *process.SampledLog
 	// eventsRefused means that the refusal of Events is already logged.
 	eventsRefused atomic.Bool
@@ -83,9 +89,11 @@ type Applier struct {
 }
 
 // New returns an applier.
-func New(c Config, d Deps) *Applier {
+func New(c Config, d Deps) (*Applier, error) {
+	lines := process.NewSampledLog(d.Log)
+	history, err := newHistory(c.History, d.Pipeline, d.Metrics, lines)
 	return &Applier{
-		config: c, deps: d, lines: process.NewSampledLog(d.Log),
+		config: c, deps: d, lines: lines, history: history,
 		budgets: budgets{
 			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
 		},
@@ -97,7 +105,7 @@ func New(c Config, d Deps) *Applier {
 		unwritable: newExpiring[key, bool](4096, time.Hour),
 		// The audit requests the keys of a failing object this often.
 		faults: newExpiring[types.NamespacedName, int](1024, 15*time.Minute),
-	}
+	}, err
 }
 
 // Write tells what became of a result.

@@ -28,10 +28,12 @@ type Metrics struct {
 	// events counts written Events.
 	events        *prometheus.CounterVec
 	eventsDropped prometheus.Counter
-	batch         prometheus.Histogram
-	seconds       prometheus.Histogram
-	age           prometheus.Histogram
-	delivery      prometheus.Histogram
+	// versions counts bodies for the history.
+	versions *prometheus.CounterVec
+	batch    prometheus.Histogram
+	seconds  prometheus.Histogram
+	age      prometheus.Histogram
+	delivery prometheus.Histogram
 }
 
 // NewMetrics registers the metrics in the set of the writer. limit is the maximum number of messages in flight.
@@ -53,6 +55,9 @@ func NewMetrics(set *metric.Set, limit int) *Metrics {
 		overBudget: set.Counters("over_budget_total",
 			"Patches deferred because their namespace exceeded a budget, by budget: writes or bytes written.",
 			metric.Of("budget", budget.Writes, budget.WriteBytes)),
+		versions: set.Counters("versions_total", "Bodies for the history, by what became of them: kept, failed, over the "+
+			"share of the namespace, or fetched with a credential.",
+			metric.Of("fate", versionKept, versionFailed, versionOverShare, versionCredential)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
 			latency),

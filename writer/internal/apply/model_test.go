@@ -123,7 +123,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 	}
 	signer := must(signature.LoadSigner(seed))
 	signatures := must(signature.LoadVerifier(keys))
-	applier := apply.New(apply.Config{
+	applier := must(apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 		Decoder: plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
@@ -133,7 +133,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
 		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer"), 1),
 		Log:        zerolog.Nop(),
-	})
+	}))
 	return applier, signer
 }
 

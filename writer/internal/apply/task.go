@@ -27,6 +27,8 @@ type task struct {
 	known bool
 	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
+	// bodies are those that were looked up in the history by digest, nil if it lacks one.
+	bodies map[string][]byte
 	// stripped means that the API server accepted the last patch without its status.
 	stripped bool
 }
@@ -156,24 +158,30 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 			return plan.Plan{}, err
 		}
 	}
-	p := t.decide()
-	if p.NeedLive {
-		if err := t.readMetadata(ctx); err != nil {
+	for {
+		p := t.decide()
+		var err error
+		switch {
+		case p.NeedLive:
+			err = t.readMetadata(ctx)
+		case p.NeedValues:
+			err = t.readObject(ctx)
+		case len(p.NeedHistory) > 0:
+			t.bodies = t.history.bodies(ctx, t.ref.Namespace, p.NeedHistory, t.bodies)
+		default:
+			return p, nil
+		}
+		if err != nil {
 			return plan.Plan{}, err
 		}
-		p = t.decide()
 	}
-	if p.NeedValues {
-		if err := t.readObject(ctx); err != nil {
-			return plan.Plan{}, err
-		}
-		p = t.decide()
-	}
-	return p, nil
 }
 
 // decide plans with the confirmations that this process remembers.
 func (t *task) decide() plan.Plan {
+	if t.object != nil {
+		t.object.History = t.bodies
+	}
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
 			newest := t.confirmed.Get(cacheKey(item))
@@ -278,6 +286,9 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 		confirmation, key := t.items[i].Confirmation(), cacheKey(t.items[i])
 		if d.Confirmed && confirmation.Fence.Newer(t.confirmed.Get(key).Fence) {
 			t.confirmed.Put(key, confirmation)
+		}
+		if d.Version {
+			t.history.keep(ctx, t.items[i], d.Available)
 		}
 		t.logResult(t.items[i], d)
 	}

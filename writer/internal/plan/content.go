@@ -16,8 +16,11 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	rules := rule.Of(i.Result.GetWant()).Digest()
 	// Different rules mean that an old fetcher published the body without evaluating them.
-	if !b.object.asks(i, c.GetSha256()) || c.GetRules() != rules {
+	if !b.object.asks(i, "") || c.GetRules() != rules {
 		return Decision{Verdict: Stale}
+	}
+	if pin := b.object.Request.SHA256[key]; pin != "" && pin != c.GetSha256() {
+		return b.offered(i, c)
 	}
 	entry := b.status.Keys[key]
 	owner := b.owner(key)
@@ -38,7 +41,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
-		!entry.Failing() {
+		!entry.Failing() && entry.Available == "" {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != NoObstacle {
@@ -48,18 +51,25 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	if !holds && owner.State != annotation.None && b.becomesHTML(i, body, c.GetSha256()) {
 		return b.obstacle(i, Refused, contentRejected)
 	}
-	binary := !utf8.Valid(body) || jsonSize(body) > maxJSON
+	value := valueOf(body)
 	if !holds {
-		b.values[key] = &Value{Body: body, Binary: binary}
+		b.values[key] = value
 	}
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
-		Binary: binary, Drift: drift, Fence: i.Fence, Rules: rules,
+		Binary: value.Binary, Drift: drift, Fence: i.Fence, Rules: rules,
 	}
 	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
 		next.FetchedAt = entry.FetchedAt
 	}
-	return b.healthy(i, entry, next)
+	d := b.healthy(i, entry, next)
+	d.Version = !holds
+	return d
+}
+
+// valueOf returns the value of a body.
+func valueOf(body []byte) *Value {
+	return &Value{Body: body, Binary: !utf8.Valid(body) || jsonSize(body) > maxJSON}
 }
 
 // maxJSON is the maximum size of a text in data, in bytes of JSON. A request holds 3 MiB, and the status needs some of
@@ -111,9 +121,8 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	if !entry.Failing() && entry.URL == i.url() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
-	next := entry
+	next := entry.Recovered()
 	next.URL, next.Fence = i.url(), i.Fence
-	next.Error, next.ErrorURL, next.Attempts, next.GaveUp, next.Explanation = "", "", 0, false, nil
 	return b.healthy(i, entry, next)
 }
 

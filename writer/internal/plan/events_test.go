@@ -111,7 +111,12 @@ func ofWrites(t *testing.T) []plan.Event {
 	object := asking().object()
 	noLonger := asking().annotated(annotation.DefaultKey, "other=https://data.example.com").noted(wrote("a"))
 	noLonger.owners = map[string]bool{annotation.FieldManager: true, "kustomize-controller": true}
+	pinnedKey := asking().noted(wrote("a")).ownedBy(annotation.FieldManager).
+		annotated("x-kv8s.io/curl-refresh", "1h").annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("c"))
+	found := pinnedKey
+	found.history = map[string][]byte{digest("c"): []byte("c")}
 	return []plan.Event{
+		of(pinnedKey, body), of(found, reconcile()),
 		of(asking().noted(failing(wrote("a"), "Timeout")), body),
 		of(asking().ownedBy("person"), body),
 		of(asking().behind(plan.Immutable), body),

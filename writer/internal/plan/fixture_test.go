@@ -39,6 +39,8 @@ type fixture struct {
 	freshness plan.Freshness
 	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
+	// history has bodies by digest.
+	history map[string][]byte
 }
 
 // asking returns an object that is annotated with the key and does not have it.
@@ -148,6 +150,7 @@ func (f fixture) object() *plan.Object {
 	}
 	o := decoder().Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle
+	o.History = f.history
 	return o
 }
 

@@ -39,6 +39,9 @@ func (i Item) OfObject() bool { return i.Result.GetReconcile() != nil }
 
 func (i Item) url() string { return i.Result.GetWant().GetUrl() }
 
+// ObservedAt returns the time of the result.
+func (i Item) ObservedAt() time.Time { return i.Result.GetObservedAt().AsTime() }
+
 // observed returns the time of the outcome, truncated to the second like in the status.
 func (i Item) observed() time.Time {
 	at := i.Result.GetObservedAt()

@@ -21,7 +21,7 @@ const (
 
 // Reasons returns the reasons of all Events of the writer.
 func Reasons() []string {
-	reasons := []string{pipeline.ReasonRecovered}
+	reasons := []string{pipeline.ReasonRecovered, pipeline.ReasonUpdateAvailable, pipeline.ReasonPinned}
 	for n := range len(v1.FailureClass_name) {
 		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
 			reasons = append(reasons, pipeline.Reason(c))

@@ -54,6 +54,8 @@ type Object struct {
 	Values map[string]string
 	// Pages has the keys whose value is an HTML page. It is known if Values is.
 	Pages map[string]bool
+	// History has the bodies by digest that were looked up in the history; nil if it lacks one.
+	History map[string][]byte
 	// Room is the maximum size of the status, in bytes.
 	Room int
 
@@ -182,10 +184,13 @@ func (d Decoder) Assume(items []Item) (*Object, bool) {
 		Freshness:       Assumed,
 		UID:             types.UID(first.GetUid()),
 		ResourceVersion: first.GetResourceVersion(),
-		Request:         annotation.Request{Present: true, Annotation: keys[0], Rules: map[string]rule.Set{}},
-		HasStatus:       first.GetStatus() != "",
-		Room:            status.MaxBytes,
-		drift:           map[string]string{},
+		Request: annotation.Request{
+			Present: true, Annotation: keys[0], Rules: map[string]rule.Set{},
+			SHA256: map[string]string{}, Intervals: map[string]time.Duration{},
+		},
+		HasStatus: first.GetStatus() != "",
+		Room:      status.MaxBytes,
+		drift:     map[string]string{},
 	}
 	another := func(key string) bool { return annotation.Asker(key) != annotation.Asker(keys[0]) }
 	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {
@@ -207,6 +212,9 @@ func (d Decoder) Assume(items []Item) (*Object, bool) {
 		o.drift[item.Key.Key] = drift
 		if rules := rule.Of(want); !rules.Empty() {
 			o.Request.Rules[item.Key.Key] = rules
+		}
+		if pin := want.GetSha256(); pin != "" {
+			o.Request.SHA256[item.Key.Key], o.Request.Intervals[item.Key.Key] = pin, want.GetRefresh().AsDuration()
 		}
 		o.Request.Pairs = append(o.Request.Pairs, annotation.Pair{Key: item.Key.Key, URL: want.GetUrl()})
 		slices.SortFunc(o.Request.Pairs, func(a, b annotation.Pair) int { return cmp.Compare(a.Key, b.Key) })

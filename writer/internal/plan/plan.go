@@ -26,6 +26,8 @@ type Decision struct {
 	// Confirmed means that the item found the value of its key unchanged. The status does not record
 	// that.
 	Confirmed bool
+	// Version means that the body of the item belongs into the history, and Available that it was not written.
+	Version, Available bool
 
 	// Rejected means that the body is newly rejected, so that a dead letter keeps its start.
 	Rejected bool
@@ -44,6 +46,8 @@ type Plan struct {
 	SetStatus bool
 	// NeedValues means that the whole object must be read for a decision.
 	NeedValues bool
+	// NeedHistory lists the digests of bodies that must be looked up in the history.
+	NeedHistory []string
 	// NeedLive means that a result would be dropped because of an object that is not live.
 	NeedLive bool
 }

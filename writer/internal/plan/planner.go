@@ -30,6 +30,9 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 		if b.needValues {
 			return Plan{NeedValues: true}
 		}
+		if len(b.needHistory) > 0 {
+			return Plan{NeedHistory: b.needHistory}
+		}
 		if object.Freshness != Live && p.Decisions[i].final() {
 			p.NeedLive = true
 		}
@@ -59,6 +62,8 @@ type builder struct {
 	values     map[string]*Value
 	touched    bool
 	needValues bool
+	// needHistory has the digests of the bodies that the plan needs from the history.
+	needHistory []string
 }
 
 func (b *builder) decide(i Item) Decision {
@@ -123,6 +128,8 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
 		return []Event{failed(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))}
+	case entry.Available != "" && entry.Available == i.Result.GetContent().GetSha256():
+		return []Event{updateAvailable(i, entry.Written(), entry.Available)}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
 		return []Event{Recovered(i)}
 	}

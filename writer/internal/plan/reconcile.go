@@ -23,6 +23,7 @@ func (b *builder) reconcile(i Item) Decision {
 	request := o.Request.Checked()
 	changed := b.explainAnnotations(i, request)
 	changed = b.explainForeign(i, request.Pairs) || changed
+	changed = b.fulfilPins(i, &d) || changed
 	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
 		changed = b.removeUnannotated(&d) || changed
 	}

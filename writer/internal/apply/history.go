@@ -1,0 +1,141 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+// HistoryConfig says which bodies the history keeps.
+type HistoryConfig struct {
+	// Bytes is the share of each namespace, so that large changing bodies of one do not push out those of others.
+	Bytes budget.Config
+	// Credentials keeps bodies that were fetched with a credential, too.
+	Credentials bool
+}
+
+const (
+	// rest is how long the history is not used after the server did not have it or did not respond.
+	rest = time.Minute
+	// lookup is the maximum time to read the bodies that an object needs from the history.
+	lookup = 2 * time.Second
+)
+
+// history keeps versions of keys, and finds their bodies. Nothing waits for it, and its loss loses nothing else.
+type history struct {
+	config HistoryConfig
+	client *pipeline.Client
+	// archive is nil without a client.
+	archive *pipeline.Archive
+	bytes   *budget.Budget
+	metrics *Metrics
+	lines   *process.SampledLog
+	// unusableUntil is in Unix nanoseconds.
+	unusableUntil atomic.Int64
+}
+
+func newHistory(
+	c HistoryConfig, client *pipeline.Client, m *Metrics, lines *process.SampledLog,
+) (*history, error) {
+	h := &history{config: c, client: client, bytes: budget.New(c.Bytes, time.Now), metrics: m, lines: lines}
+	if client == nil {
+		return h, nil
+	}
+	var err error
+	h.archive, err = client.Archive(h.failed)
+	return h, err
+}
+
+// Fates of a version, as in metric labels.
+const (
+	versionKept       = "kept"
+	versionFailed     = "failed"
+	versionOverShare  = "over_share"
+	versionCredential = "credential"
+)
+
+// keep adds the body of an item to the history. available means that it was not written.
+func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
+	content, want := i.Result.GetContent(), i.Result.GetWant()
+	switch {
+	case !h.usable():
+		return
+	case content.GetCredential() && !h.config.Credentials:
+		h.metrics.versions.WithLabelValues(versionCredential).Inc()
+		return
+	case h.bytes.Take(i.Key.Namespace, int64(len(content.GetBody()))) != nil:
+		h.metrics.versions.WithLabelValues(versionOverShare).Inc()
+		return
+	}
+	h.metrics.versions.WithLabelValues(versionKept).Inc()
+	h.archive.Keep(ctx, i.Key, pipeline.Kept{
+		Version: &v1.Version{
+			Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
+			Url: withoutQuery(want.GetUrl()), Available: available,
+		},
+		Body: content.GetBody(), Trigger: i.Fence.String(),
+	})
+}
+
+func (h *history) usable() bool {
+	return h.client != nil && time.Now().UnixNano() >= h.unusableUntil.Load()
+}
+
+func (h *history) rest() { h.unusableUntil.Store(time.Now().Add(rest).UnixNano()) }
+
+func (h *history) failed(err error) {
+	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+		h.rest()
+		return
+	}
+	h.metrics.versions.WithLabelValues(versionFailed).Inc()
+	h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("a version is missing in the history")
+}
+
+// bodies adds bodies of a namespace to found. One that is nil was not found.
+func (h *history) bodies(
+	ctx context.Context, namespace string, digests []string, found map[string][]byte,
+) map[string][]byte {
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	if found == nil {
+		found = map[string][]byte{}
+	}
+	for _, digest := range digests {
+		found[digest] = nil
+		if !h.usable() {
+			continue
+		}
+		body, err := h.client.Body(ctx, namespace, digest)
+		switch {
+		case err == nil:
+			found[digest] = body
+		case !errors.Is(err, pipeline.ErrNoBody):
+			h.rest()
+			h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("the history was not read, so nothing uses it for a minute")
+		}
+	}
+	return found
+}
+
+// withoutQuery returns a URL without its query, which may contain a secret.
+func withoutQuery(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.RawQuery, u.ForceQuery, u.User = "", false, nil
+	return u.String()
+}
