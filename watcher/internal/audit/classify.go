@@ -31,6 +31,8 @@ type observation struct {
 	// held means that the key has the body of its want, with the digest sha256. failing means that a later attempt failed.
 	held, failing bool
 	sha256        string
+	// available is the digest of a body that waits for the approval of the owner.
+	available string
 	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream
 	// was restored from a backup.
 	ahead bool
@@ -90,7 +92,7 @@ func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
 func (i interval) classify(
 	o observation, w wantindex.Want, p pending, now time.Time,
 ) (v verdict, notBefore time.Time) {
-	landed := p.newest() != "" && p.newest() == o.sha256
+	landed := p.newest() != "" && (p.newest() == o.sha256 || p.newest() == o.available)
 	// Every attempt fails until the want is signed again.
 	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 	switch {

@@ -96,7 +96,7 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *
 	restored := o.Version > 0 && o.Version < w.Version
 	unanswered := w.Forced && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
 	c.shown = shown{
-		held:    state.State == keystate.OK && !restored && !unanswered,
+		held:    (state.State == keystate.OK || state.State == keystate.HeldBack) && !restored && !unanswered,
 		failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
 	}
 	return c
@@ -211,7 +211,8 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	for _, c := range candidates {
 		c.pending = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
 		c.verdict, c.notBefore = a.interval.classify(observation{
-			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256, ahead: s.ahead(c),
+			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256,
+			available: c.entry.Available, ahead: s.ahead(c),
 			suspected: c.known != nil, letOff: c.known != nil && c.known.last == landing,
 		}, c.want, c.pending, s.now)
 		if c.verdict >= bodyLost {

@@ -34,6 +34,8 @@ type Plan struct {
 	Problem  string
 	Occupied []string
 	Report   bool
+	// Pins lists the keys that the writer fills from the history, each followed by its digest.
+	Pins []string
 	// Notices become Events.
 	Notices []Notice
 }

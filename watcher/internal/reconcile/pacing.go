@@ -86,7 +86,7 @@ type request struct {
 
 // requestOf returns the request of a plan.
 func requestOf(o *annotated.Object, p *plan.Plan) request {
-	text := strings.Join(append(slices.Clone(p.Occupied), p.Problem), "\x00")
+	text := strings.Join(slices.Concat(p.Occupied, p.Pins, []string{p.Problem}), "\x00")
 	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 

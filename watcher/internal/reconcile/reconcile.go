@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -92,6 +93,8 @@ type Reconciler struct {
 
 	pacing  *pacing
 	notices *notices
+	// fetchPinsUntil is when the history may respond again, in Unix nanoseconds.
+	fetchPinsUntil atomic.Int64
 }
 
 // New returns a reconciler.
@@ -122,6 +125,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
+	r.fulfilPins(ctx, &p)
 	again = r.pacing.holdBack(o, &p)
 	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
