@@ -303,8 +303,12 @@ var _ = Describe("The console", func() {
 				Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "h" + hostile},
 			}
 			Expect(w.client.PublishDeadLetter(ctx, key, letter, "1")).To(Succeed())
+			w.history(ctx, key, "one\n"+hostile, "two\n"+hostile+"\x1b[2J", "\xff")
 			b := w.open().enter()
+			Expect(b.page("/versions/default/" + url.PathEscape(key.Name) + "/" + url.PathEscape(key.Key))).
+				To(And(ContainSubstring("-one\n"), ContainSubstring("&#43;two\n"), ContainSubstring("Binary contents")))
 			for _, path := range []string{
+				"/versions/default/" + url.PathEscape(key.Name) + "/" + url.PathEscape(key.Key),
 				"/", "/failures", "/failures/1", "/wants", "/hosts", "/failures/replay?id=1",
 				"/failures?name=" + url.QueryEscape(hostile),
 				"/objects/default/" + url.PathEscape(key.Name), "/nothing" + url.PathEscape(hostile),

@@ -39,7 +39,7 @@ const noneFailing = "No keys are failing, refused, contested, stale or pending."
 // failingCommand returns the command failing.
 func failingCommand(o *options) *cobra.Command {
 	var name, host, reason string
-	summary, limit := false, 0
+	summary, updates, limit := false, false, 0
 	cmd := &cobra.Command{
 		Use:   "failing",
 		Short: "List the keys that are failing, refused, contested, stale or pending now (reads Kubernetes)",
@@ -61,7 +61,11 @@ func failingCommand(o *options) *cobra.Command {
 				return err
 			}
 			all = slices.DeleteFunc(all, func(k keys.Key) bool {
-				return k.Condition.Good() || host != "" && !k.HostIs(host) || reason != "" && k.Condition.Reason != reason
+				wanted := !k.Condition.Good()
+				if updates {
+					wanted = k.Condition.State == keystate.HeldBack
+				}
+				return !wanted || host != "" && !k.HostIs(host) || reason != "" && k.Condition.Reason != reason
 			})
 			slices.SortFunc(all, func(a, b keys.Key) int {
 				return cmp.Or(keystate.Compare(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
@@ -83,6 +87,7 @@ func failingCommand(o *options) *cobra.Command {
 	o.BindHost(cmd, &host)
 	cmd.Flags().StringVar(&reason, "reason", "", "only keys with this reason, such as Timeout")
 	cmd.Flags().IntVar(&limit, "limit", 0, "maximum number of lines (0: all)")
+	cmd.Flags().BoolVar(&updates, "updates", false, "list pinned keys that wait for the approval of other content instead")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count keys by state, reason and host, with the namespaces")
 	complete(cmd, "reason", cobra.FixedCompletions(reasons(), silently))
 	return cmd

@@ -3,6 +3,7 @@ package curlctl
 import (
 	"cmp"
 	"context"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,11 +119,20 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 	if dryRun {
 		return silent(exitFound)
 	}
+	topology.WithoutHistory = noHistory(s)
 	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {
 		return err
 	}
 	s.Out.Linef("Updated streams and consumers.")
 	return nil
+}
+
+// noHistory returns a function that says once why the history was not set up.
+func noHistory(s *session) func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() { s.Hint("The history was not set up, give --history-bytes that fit, or 0: %v", err) })
+	}
 }
 
 const (
@@ -134,7 +144,7 @@ const (
 // createMissing creates missing streams and consumers until ctx ends. It reports only the first of consecutive
 // failures.
 func createMissing(ctx context.Context, s *session, topology pipeline.Topology) error {
-	topology.KeepExisting = true
+	topology.KeepExisting, topology.WithoutHistory = true, noHistory(s)
 	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
 	failing := false
 	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {

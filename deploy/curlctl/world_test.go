@@ -56,7 +56,7 @@ func (w *world) use(ctx context.Context, js jetstream.JetStream) {
 	GinkgoHelper()
 	var err error
 	w.js, w.client = js, operate.NewClient(js)
-	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{})
+	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: 1 << 30})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -107,6 +107,19 @@ func (w *world) ok(ctx context.Context, args ...string) string {
 	r := w.run(ctx, args...)
 	Expect(r.code).To(BeZero(), "%s\n%s", r.out, r.err)
 	return r.out
+}
+
+// history adds versions of a key to the history, oldest first.
+func (w *world) history(ctx context.Context, key pipeline.Key, bodies ...string) {
+	GinkgoHelper()
+	archive := suitetest.Must(w.client.Archive(func(err error) { Fail(err.Error()) }))
+	for _, body := range bodies {
+		digest, url := pipeline.Digest(body), "https://a.example.com/"+strings.ToValidUTF8(body, "")
+		archive.Keep(ctx, key, pipeline.Kept{
+			Version: &v1.Version{Sha256: digest, Size: int64(len(body)), Url: url}, Body: []byte(body), Trigger: digest,
+		})
+	}
+	Eventually(ctx, func() ([]*v1.Version, error) { return w.client.Versions(ctx, key) }).Should(HaveLen(len(bodies)))
 }
 
 // want publishes a want, and returns it with its sequence.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -198,11 +199,40 @@ func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*
 // Annotate sets an annotation of this version of a ConfigMap.
 func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
 	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
+		annotations := map[string]any{name: value}
+		if value == "" {
+			annotations[name] = nil // removes it
+		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": map[string]string{name: value},
+			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": annotations,
 		}})
 		if err == nil {
 			_, err = c.metadata.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+				metav1.PatchOptions{FieldManager: "curlctl"})
+		}
+		return err
+	})
+}
+
+// PinSource sets the digest of one source of a Watcher (empty: none).
+func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
+	return r.using("patch Watcher "+w.Namespace+"/"+w.Name, func(c clients) error {
+		n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
+		if n < 0 {
+			return fmt.Errorf("it has no source with key %s", key)
+		}
+		if w.Spec.Sources[n].SHA256 == digest {
+			return nil
+		}
+		pin := map[string]any{"op": "add", "path": fmt.Sprintf("/spec/sources/%d/sha256", n), "value": digest}
+		if digest == "" {
+			pin["op"] = "remove"
+		}
+		patch, err := json.Marshal([]map[string]any{
+			{"op": "test", "path": "/metadata/resourceVersion", "value": w.ResourceVersion}, pin,
+		})
+		if err == nil {
+			_, err = c.watchers.Namespace(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err

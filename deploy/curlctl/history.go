@@ -1,0 +1,330 @@
+package curlctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// versioned is a key with its versions.
+type versioned struct {
+	pipeline.Key
+	// object is nil if it does not exist, and watcher if none compiles it.
+	object  *metav1.PartialObjectMetadata
+	watcher *watchv1.Watcher
+	// entry is what the status says about the key.
+	entry status.Entry
+	// versions, newest first. A number of a user is an index plus one.
+	versions []*v1.Version
+}
+
+// openVersions reads the versions of a key. Without a name of the key, the ConfigMap must have a single one.
+func openVersions(ctx context.Context, s *session, args []string) (*versioned, error) {
+	k := &versioned{}
+	var err error
+	if k.Namespace, k.Name, err = s.Object(args[0]); err != nil {
+		return nil, err
+	}
+	if k.object, k.watcher, err = s.Cluster().Object(ctx, k.Namespace, k.Name); err != nil {
+		return nil, err
+	}
+	if k.object == nil {
+		return nil, errorf(exitNotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name)
+	}
+	k.Name = k.object.Name
+	all, _ := status.Parse(k.object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
+	switch {
+	case len(args) > 1:
+		k.Key.Key = args[1]
+	case len(all.Keys) == 1:
+		for key := range all.Keys {
+			k.Key.Key = key
+		}
+	default:
+		return nil, usagef("%s/%s has %s, name one of them", k.Namespace, k.Name, printer.Plural(len(all.Keys), "key"))
+	}
+	k.entry = all.Keys[k.Key.Key]
+	k.versions, err = s.Client.Versions(ctx, k.Key)
+	return k, err
+}
+
+// state says what a version is to the key.
+func (k *versioned) state(v *v1.Version) string {
+	switch v.GetSha256() {
+	case k.entry.SHA256:
+		return "held"
+	case k.entry.Available:
+		return "available"
+	}
+	return ""
+}
+
+// find returns the digest of a version: by its number, or by the beginning of its digest.
+func (k *versioned) find(text string) (string, error) {
+	if n, err := strconv.Atoi(text); err == nil && len(text) < 4 {
+		if n < 1 || n > len(k.versions) {
+			return "", errorf(exitNotFound, "key %s has %s in the history: version %d not found", k.Key.Key,
+				printer.Plural(len(k.versions), "version"), n)
+		}
+		return k.versions[n-1].GetSha256(), nil
+	}
+	for _, v := range k.versions {
+		if strings.HasPrefix(v.GetSha256(), strings.ToLower(text)) {
+			return v.GetSha256(), nil
+		}
+	}
+	return "", errorf(exitNotFound, "no version of key %s has a digest that begins with %s: not found", k.Key.Key, text)
+}
+
+// former returns the digest of the newest version that the key had before the one that it holds.
+func (k *versioned) former() (string, error) {
+	held := slices.IndexFunc(k.versions, func(v *v1.Version) bool { return v.GetSha256() == k.entry.SHA256 })
+	for _, v := range k.versions[held+1:] {
+		if v.GetSha256() != k.entry.SHA256 && !v.GetAvailable() {
+			return v.GetSha256(), nil
+		}
+	}
+	return "", errorf(exitNotFound, "the history has no earlier version of key %s: not found", k.Key.Key)
+}
+
+func historyCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:               "history NAMESPACE/NAME [KEY]",
+		Short:             "Show the last contents of a key (reads Kubernetes)",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: o.CompleteObjects,
+		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+			k, err := openVersions(ctx, s, args)
+			if err != nil {
+				return err
+			}
+			number := 0
+			return s.List(printer.Table{Columns: "N|SHA256|SIZE|FETCHED|STATE|URL"},
+				printer.Rows(k.versions, func(v *v1.Version) printer.Row {
+					number++
+					return printer.Row{Name: v.GetSha256(), Object: v, Cells: printer.Cells(
+						number, v.GetSha256()[:12], int(v.GetSize()), printer.Age(s.Now(), v.GetFetchedAt().AsTime()),
+						k.state(v), v.GetUrl(),
+					)}
+				}), "The history has no version of key "+k.Key.Key+".")
+		}),
+	}
+}
+
+func diffCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff NAMESPACE/NAME KEY [A [B]]",
+		Short: "Compare two contents of a key by number or digest (reads Kubernetes)",
+		Long: "Without A and B it compares the content that the key holds with the one that waits for\n" +
+			"approval, or else the former content with the one that the key holds.",
+		Args:              cobra.RangeArgs(2, 4),
+		ValidArgsFunction: o.CompleteObjects,
+		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+			k, err := openVersions(ctx, s, args)
+			if err != nil {
+				return err
+			}
+			from, to := k.entry.SHA256, cmp.Or(k.entry.Available, k.entry.SHA256)
+			switch {
+			case len(args) > 2:
+				from, err = k.find(args[2])
+			case k.entry.Available == "":
+				from, err = k.former()
+			}
+			if err == nil && len(args) > 3 {
+				to, err = k.find(args[3])
+			}
+			if err != nil {
+				return err
+			}
+			return printDiff(ctx, s, k, from, to)
+		}),
+	}
+}
+
+// printDiff prints the difference of two bodies. Control characters are escaped.
+func printDiff(ctx context.Context, s *session, k *versioned, from, to string) error {
+	var bodies [2][]byte
+	for i, digest := range []string{from, to} {
+		var err error
+		if bodies[i], err = s.Client.Body(ctx, k.Namespace, digest); err != nil {
+			return errorf(exitNotFound, "body %.12s of key %s: %w", digest, k.Key.Key, err)
+		}
+	}
+	s.Out.Textf("%s", keys.Difference(bodies[0], bodies[1],
+		[2]string{k.Key.Key + " " + from[:12], k.Key.Key + " " + to[:12]}))
+	return nil
+}
+
+// pinning holds the flags of commands that change a pin.
+type pinning struct {
+	to        string
+	now, wait bool
+	timeout   time.Duration
+}
+
+// pinCommand returns a command that pins a key to the digest that choose returns (empty: to none).
+func pinCommand(o *options, use, short, long string, choose func(*versioned, *pinning) (string, error)) *cobra.Command {
+	p := &pinning{}
+	cmd := &cobra.Command{
+		Use: use + " NAMESPACE/NAME KEY", Short: short + " (reads Kubernetes, and writes with --now)",
+		Long: long + "\n\nPrints the line for your manifest. --now also edits the object, with your own rights.\n" +
+			"A tool that owns the manifest, such as Argo CD, Flux or Helm, would undo that.",
+		Args: cobra.ExactArgs(2), ValidArgsFunction: o.CompleteObjects,
+	}
+	cmd.RunE = o.Run(func(ctx context.Context, s *session, args []string) error {
+		k, err := openVersions(ctx, s, args)
+		if err != nil {
+			return err
+		}
+		digest, err := choose(k, p)
+		if err != nil {
+			return err
+		}
+		return p.run(ctx, s, k, digest)
+	})
+	cmd.Flags().BoolVar(&p.now, "now", false, "edit the object, too")
+	cmd.Flags().BoolVar(&p.wait, "wait", false, "with --now, wait until the key has the content")
+	cmd.Flags().DurationVar(&p.timeout, "timeout", time.Minute, "maximum time of --wait")
+	if use == "rollback" {
+		cmd.Flags().StringVar(&p.to, "to", "", "number or digest of a version (default: the former one)")
+	}
+	return cmd
+}
+
+func rollbackCommand(o *options) *cobra.Command {
+	return pinCommand(o, "rollback", "Give a key an earlier content again",
+		"Pins a key to the digest of an earlier content. The writer takes it from the history, also\n"+
+			"while the server is down. Other content of the URL is only reported then, if the key has an\n"+
+			"interval, and refused otherwise.",
+		func(k *versioned, p *pinning) (string, error) {
+			if p.to == "" {
+				return k.former()
+			}
+			return k.find(p.to)
+		})
+}
+
+func acceptCommand(o *options) *cobra.Command {
+	return pinCommand(o, "accept", "Approve the content that a pinned key waits for",
+		"Pins a key to the content that UpdateAvailable reported.",
+		func(k *versioned, _ *pinning) (string, error) {
+			if k.entry.Available == "" {
+				return "", errorf(exitNotFound, "no content of key %s waits for approval: not found", k.Key.Key)
+			}
+			return k.entry.Available, nil
+		})
+}
+
+func unpinCommand(o *options) *cobra.Command {
+	return pinCommand(o, "unpin", "Let a key follow its URL again", "Removes the pin of a key.",
+		func(*versioned, *pinning) (string, error) { return "", nil })
+}
+
+// selected reports whether a key holds a selection, whose digest the server's body never has.
+func selected(object *metav1.PartialObjectMetadata, key string) bool {
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		return false
+	}
+	request, _ := grammar.ParseObject(object)
+	return request.Rules[key].Select != ""
+}
+
+// run prints the line that pins the key, and edits the object with --now.
+func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest string) error {
+	if digest != "" && selected(k.object, k.Key.Key) {
+		return fmt.Errorf("key %s has a selection (curl-select), so it cannot be pinned to a digest", k.Key.Key)
+	}
+	name, value := pinOf(k.object, k.Key.Key, digest)
+	switch {
+	case k.watcher != nil && digest == "":
+		s.Out.Linef("Watcher %s, source %s: remove sha256", k.watcher.Name, k.Key.Key)
+	case k.watcher != nil:
+		s.Out.Linef("Watcher %s, source %s:\n  sha256: %s", k.watcher.Name, k.Key.Key, digest)
+	case value == "":
+		s.Out.Linef("remove annotation %s", name)
+	default:
+		s.Out.Linef("%s: %s", name, value)
+	}
+	if tool := toolOf(k.object); tool != "" {
+		s.Hint("%s owns this object and would restore the pin of its manifest, so commit the line there first.", tool)
+	}
+	if !p.now {
+		return nil
+	}
+	var err error
+	if k.watcher != nil {
+		err = s.Cluster().PinSource(ctx, k.watcher, k.Key.Key, digest)
+	} else {
+		err = s.Cluster().Annotate(ctx, k.object, name, value)
+	}
+	if err != nil || !p.wait || digest == "" {
+		return err
+	}
+	return p.await(ctx, s, k, digest)
+}
+
+// await returns when the key has the content.
+func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest string) error {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	for {
+		object, _, err := s.Cluster().Object(ctx, k.Namespace, k.Name)
+		if err != nil || object == nil {
+			return cmp.Or(err, errorf(exitNotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name))
+		}
+		all, _ := status.Parse(object.Annotations[annotation.StatusKey])
+		if entry := all.Keys[k.Key.Key]; entry.SHA256 == digest && !entry.Failing() {
+			s.Out.Linef("Key %s has the content %.12s.", k.Key.Key, digest)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("key %s does not have the content %.12s after %s", k.Key.Key, digest, p.timeout)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// pinOf returns the annotation of an object that pins a key to a digest (empty: to none), and leaves other pins alone.
+// An empty value removes the annotation.
+func pinOf(object *metav1.PartialObjectMetadata, key, digest string) (name, value string) {
+	prefix, _, _ := strings.Cut(annotation.DefaultKey, "/")
+	name = prefix + "/" + annotation.SHA256Name
+	for known := range object.Annotations {
+		if strings.HasSuffix(known, "/"+annotation.SHA256Name) {
+			name = known
+		}
+	}
+	return name, annotation.Pinned(object.Annotations[name], key, digest)
+}
+
+// toolOf returns the tool that owns the manifest of an object, if its field managers show one.
+func toolOf(object *metav1.PartialObjectMetadata) string {
+	for _, record := range object.ManagedFields {
+		for manager, tool := range map[string]string{
+			"argocd": "Argo CD", "kustomize-controller": "Flux", "helm-controller": "Flux", "helm": "Helm",
+		} {
+			if strings.HasPrefix(record.Manager, manager) && (manager != "helm" || record.Manager == "helm") {
+				return tool
+			}
+		}
+	}
+	return ""
+}
