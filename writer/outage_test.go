@@ -155,7 +155,7 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 			w.publish(w.content(w.want(healthy, "mydata", url), "body"))
 			Eventually(func() map[string]string {
 				return must(maps.Get(ctx, "healthy", metav1.GetOptions{})).Data
-			}).WithTimeout(3 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
+			}).WithTimeout(8 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
 
 			w.acknowledged()
 			for _, cm := range broken {

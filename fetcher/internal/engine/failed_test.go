@@ -138,7 +138,7 @@ var _ = Describe("A failed attempt", func() {
 			results := w.results()
 			Expect(results[len(results)-1].GetContent()).NotTo(BeNil())
 
-			Eventually(slow.gets.Load).WithTimeout(5 * time.Second).Should(Equal(gets + 1))
+			Eventually(slow.gets.Load).Should(Equal(gets + 1))
 		})
 
 		It("does not pause a host that only redirects to the failing one", func() {

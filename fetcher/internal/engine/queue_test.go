@@ -157,7 +157,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		once := BeNumerically("<", 2*300)
 		Consistently(parked).WithTimeout(3*time.Second).Should(once, "no key is parked again and again")
 		w.publishMany(fast, 5, "modest")
-		Eventually(fast.gets.Load).WithTimeout(2 * time.Second).Should(BeEquivalentTo(5))
+		Eventually(fast.gets.Load).WithTimeout(10 * time.Second).Should(BeEquivalentTo(5))
 		Expect(parked()).To(once)
 	})
 
