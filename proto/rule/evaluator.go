@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -20,8 +21,9 @@ import (
 const (
 	// DefaultMaxBody is the default maximum size of a body in bytes.
 	DefaultMaxBody = 256 << 10
-	// deadline is the maximum duration of the evaluation of all expressions on a body.
-	deadline = 100 * time.Millisecond
+	// deadline is the maximum CPU time of the evaluation of all expressions on a body, and patience its maximum duration
+	// while other programs use the CPU.
+	deadline, patience = 100 * time.Millisecond, 5 * deadline
 	// maxCost is the maximum cost of an expression, in units of CEL.
 	maxCost = 1_000_000
 	// interruptEvery is the number of iterations between checks of the deadline. One may take milliseconds.
@@ -121,14 +123,14 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 	defer func() { e.Budget.Spend(namespace, int64(time.Since(began))) }()
 	expressions := s.expressions()
 	programs := make([]cel.Program, len(expressions))
-	for i, x := range expressions { // before the deadline, because it takes longer on a busy machine
+	for i, x := range expressions { // before the deadline, because a cache may save it
 		programs[i] = e.programs.get(x, e.program)
 	}
 	now := e.Now
 	if now == nil {
 		now = time.Now
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := withDeadline(ctx, cpu)
 	defer cancel()
 	e.meter = meter{ctx: ctx}
 	o, variables := Evaluation{Selected: body}, map[string]any{
@@ -159,6 +161,29 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 		o.Expressions = append(o.Expressions, Evaluated{x, cause})
 	}
 	return o
+}
+
+// cpu returns the CPU time of this process. An evaluation uses at most as much.
+func cpu() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// withDeadline returns a context that ends when the deadline is used up, or after patience.
+func withDeadline(ctx context.Context, cpu func() time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	end := cpu() + deadline
+	var check func()
+	check = func() {
+		if left := end - cpu(); left > 0 && ctx.Err() == nil {
+			time.AfterFunc(max(left, time.Millisecond), check)
+			return
+		}
+		cancel()
+	}
+	time.AfterFunc(deadline, check)
+	return ctx, cancel
 }
 
 // value evaluates one expression. The program is nil if the expression does not compile.

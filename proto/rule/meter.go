@@ -45,6 +45,7 @@ var bounded = map[string]struct {
 	}},
 	operators.In:                {compared, contains},
 	operators.Add:               {copied, add},
+	overloads.Contains:          {compared, func(v ...ref.Val) ref.Val { return types.StringContains(v[0], v[1]) }},
 	overloads.Size:              {compared, size},
 	overloads.TypeConvertString: {copied, to(types.StringType)},
 	overloads.TypeConvertBytes:  {copied, to(types.BytesType)},
