@@ -39,8 +39,8 @@ type checking struct {
 	fetch     bool
 	offline   bool
 	protected []string
-	// unreadable has the invalid documents of the files.
-	unreadable []checked
+	// found has the invalid documents of the files, or the ignored Secrets of the namespace.
+	found []checked
 }
 
 // checkCommand returns the command check.
@@ -96,7 +96,20 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	case object == nil:
 		return nil, errorf(exitNotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
 	}
+	c.ignoredSecrets(ctx, namespace, name)
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
+}
+
+// ignoredSecrets adds a finding for each Event of the namespace about ignored credentials, because kubectl describe
+// shows no Events of Secrets. Without the right to list Events, it adds none.
+func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) {
+	events, _ := c.Cluster().Events(ctx, namespace, "CredentialsIgnored")
+	for _, e := range events {
+		c.found = append(c.found, checked{
+			ConfigMap: namespace + "/" + name, OK: true, Verdict: e.Reason,
+			Detail: "Secret " + e.InvolvedObject.Name + ": " + e.Message,
+		})
+	}
 }
 
 // manifests reads the objects of all files.
@@ -112,7 +125,7 @@ func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err erro
 			}
 		}
 	}
-	if len(objects)+len(c.unreadable) == 0 {
+	if len(objects)+len(c.found) == 0 {
 		return nil, errorf(exitNotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
 	}
 	return objects, nil
@@ -159,7 +172,7 @@ func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reade
 		document++
 		if objects, err = c.add(objects, text); err != nil {
 			where := fmt.Sprintf("%s, document %d", name, document)
-			c.unreadable = append(c.unreadable, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
+			c.found = append(c.found, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
 		}
 	}
 }
@@ -221,7 +234,7 @@ type checked struct {
 }
 
 func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
-	found := c.unreadable
+	found := c.found
 	for i := range objects {
 		all, err := c.check(ctx, &objects[i])
 		if err != nil {

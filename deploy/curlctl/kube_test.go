@@ -293,7 +293,13 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(r.code).To(Equal(7))
 		Expect(scrub(r.out)).To(And(ContainSubstring("would be fetched"), ContainSubstring(
 			"annotation curl-me-that, pair 2 (key b): the scheme must be http or https; use http:// or https://")))
-		Expect(w.ok(ctx, "check", namespace+"/idle")).To(ContainSubstring("ignored"))
+		ignored := corev1.ObjectReference{Kind: "Secret", Namespace: namespace, Name: "rules-api"}
+		Expect(client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: "ignored"}, InvolvedObject: ignored, Reason: "CredentialsIgnored",
+			Message: "it names no URL",
+		}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
+		Expect(flat(w.ok(ctx, "check", namespace+"/idle"))).To(And(ContainSubstring("ignored"),
+			ContainSubstring("CredentialsIgnored Secret rules-api: it names no URL")))
 		Expect(w.ok(ctx, "check", namespace+"/inner", "--allow-cidr=127.0.0.0/8")).To(ContainSubstring("would be fetched"))
 	})
 })

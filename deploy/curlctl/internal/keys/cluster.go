@@ -196,6 +196,18 @@ func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*
 	})
 }
 
+// Events reads up to 100 Events of a namespace with a reason.
+func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
+	err = r.using("list Events", func(c clients) error {
+		list, err := c.core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
+		if err == nil {
+			events = list.Items
+		}
+		return err
+	})
+	return events, err
+}
+
 // Annotate sets an annotation of this version of a ConfigMap.
 func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
 	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
