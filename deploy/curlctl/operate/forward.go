@@ -73,7 +73,8 @@ func (f *forwarding) where() string {
 
 // options returns the options of the connection: the dialer, and the first identity whose Secret the user may read.
 func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
-	options := []nats.Option{nats.SetCustomDialer(f)}
+	// The name of the Service is for TLS only: looking it up here can take 10 s without a name server.
+	options := []nats.Option{nats.SetCustomDialer(f), nats.SkipHostLookup()}
 	for _, identity := range []string{Admin, Replayer, Viewer} {
 		secret, err := f.core.Secrets(f.service.Namespace).Get(ctx, f.service.Name+"-"+identity, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
