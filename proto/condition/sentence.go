@@ -77,9 +77,12 @@ func specific(host string, f *v1.Failure) string {
 	}
 	switch f.GetDetail() { //nolint:exhaustive // others add nothing to the sentence of their class
 	case v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:
-		text := " limits the rate of requests: it responded with "
-		if f.GetStatusCode() == 202 {
+		text := " asks for a pause: it responded with "
+		switch f.GetStatusCode() {
+		case 202:
 			text = " does not have the body ready yet: it responded with "
+		case 403:
+			text = " limits the rate of requests: it responded with "
 		}
 		return host + text + strconv.Itoa(int(f.GetStatusCode())) + " and Retry-After"
 	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:
@@ -168,6 +171,8 @@ func status(code int) string {
 		return text + " (partial content) although no part was requested; use a URL that responds with 200"
 	case code/100 == 2:
 		return text + ", but only 200 is accepted; use a URL that responds with 200"
+	case code == 304:
+		return text + " (not modified) although the request had no condition; use a URL that responds with 200"
 	case code/100 == 3:
 		return text + ", which is not followed; use the URL that it leads to"
 	}
@@ -356,7 +361,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             "no response",
 	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:            "incomplete response",
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:         "plain HTTP",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:           "not valid HTTP",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:           "not valid HTTP (which curl may accept), or more than 64 KiB of headers",
 	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:    "no connection in time",
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "no DNS server answered",
 	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP:           "invalid gzip",

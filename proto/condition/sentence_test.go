@@ -45,6 +45,14 @@ func TestSentences(t *testing.T) {
 		"example.com responded with 202, but only 200 is accepted; use a URL that responds with 200": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 202,
 		},
+		"example.com responded with 304 (not modified) although the request had no condition; use a URL that responds with " +
+			"200": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 304,
+		},
+		"example.com asks for a pause: it responded with 404 and Retry-After": {
+			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 404,
+			Detail: v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER,
+		},
 		"example.com responded with 300, which is not followed; use the URL that it leads to": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 300,
 		},

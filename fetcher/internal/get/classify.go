@@ -46,8 +46,12 @@ func failed(class v1.FailureClass, detail v1.FailureDetail) *Error {
 
 func (x *exchange) errStatus() *Error {
 	e := &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS}
-	if x.retryAfter > 0 && asksForPause(x.status) {
+	switch {
+	case x.retryAfter > 0 && asksForPause(x.status):
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
+	case x.watch.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE &&
+		slices.Contains([]int{400, 401, 403, 495, 496}, x.status): // nginx has 400, and 495 and 496 within
+		e.Detail = x.watch.asked
 	}
 	return e
 }

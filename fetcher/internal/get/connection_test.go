@@ -189,6 +189,22 @@ var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx 
 	Entry("identity", ok+"Transfer-Encoding: identity\r\n"+length(1)+"x",
 		" sent a Transfer-Encoding other than a single chunked"),
 	Entry("gzip", ok+"Transfer-Encoding: gzip\r\n\r\nx", " sent a Transfer-Encoding other than a single chunked"),
+	Entry("gzip in chunks, by HTTP/1.0", "HTTP/1.0 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"+chunk(""),
+		" sent a Transfer-Encoding other than a single chunked"),
+	Entry("a TLS alert", "\x15\x03\x01\x00\x02\x02\x28", " sent an unusable response: not valid HTTP"),
+	Entry("the greeting of another protocol", "SSH-2.0-OpenSSH_9\r\n", " sent an unusable response: not valid HTTP"),
+	Entry("half a version", "HTTP/1", " closed the connection before the response was complete"),
+)
+
+var _ = DescribeTable("a response by HTTP/1.0", func(ctx SpecContext, text string) {
+	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+	response, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.0 200 OK\r\n"+text)), "/")})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(response.Body)).To(Equal("hello"))
+},
+	Entry("may have chunks", "Transfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk("")),
+	Entry("may have a length", length(5)+"hello and more"),
+	Entry("may end with the connection", "Connection: keep-alive\r\n\r\nhello"),
 )
 
 func gzipped(text string) string {

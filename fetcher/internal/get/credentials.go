@@ -127,7 +127,7 @@ func noToken(e *headerEntry, cause error) *Error {
 func (c credentials) explain(e *Error, likely bool) *Error {
 	if c.sends() {
 		e.Credential = c.entry.Source
-	} else if likely {
+	} else if likely && e.Detail == v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED {
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 	}
 	return e

@@ -17,18 +17,19 @@ const forever = time.Duration(math.MaxInt64)
 // A date is compared with the response's Date, because both come from the same clock; now is used
 // only without one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
-	s := strings.TrimSpace(h.Get("Retry-After"))
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}
-	if span, ok := seconds(s); ok {
-		return span
+	longest := time.Duration(0) // proxies add their own
+	for _, s := range h.Values("Retry-After") {
+		s = strings.TrimSpace(s)
+		if span, ok := seconds(s); ok {
+			longest = max(longest, span)
+		} else if at, err := http.ParseTime(s); err == nil {
+			longest = max(longest, at.Sub(now))
+		}
 	}
-	at, err := http.ParseTime(s)
-	if err != nil {
-		return 0
-	}
-	return max(0, at.Sub(now))
+	return longest
 }
 
 // asksForPause reports whether a status is temporary only because of its Retry-After, such as 403 for a

@@ -27,7 +27,8 @@ func kindOf(e *Error) string {
 		return ofTokens
 	case e.Class == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, errors.As(e.cause, &denied):
 		return ofPolicy
-	case e.Class == v1.FailureClass_FAILURE_CLASS_TLS_FAILED:
+	case e.Class == v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
+		e.Detail == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE:
 		return ofTrust
 	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden,
 		e.StatusCode == http.StatusNotFound:

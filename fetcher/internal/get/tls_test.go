@@ -193,6 +193,18 @@ var _ = Describe("TLS", func() {
 		}, "TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
 	)
 
+	DescribeTable("says that the server asked for a client certificate before it refused the request", func(
+		ctx SpecContext, status string,
+	) {
+		server.ClientAuth = tls.RequestClientCert
+		_, failure := do(ctx, secured(server, say("HTTP/1.1 "+status+" No\r\n"+length(0))))
+		Expect(failure).To(MatchError("data.example.com responded with " + status + "; the server asked for a client " +
+			"certificate, and none is configured for this URL and namespace"))
+	},
+		Entry(nil, "400"),
+		Entry(nil, "403"),
+	)
+
 	It("says that the server does not accept the client certificate", func(ctx SpecContext) {
 		server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, newAuthority().pool()
 		port := serve(secured(server, respond))

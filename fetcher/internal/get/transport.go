@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -189,6 +190,13 @@ func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*htt
 	}
 	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
 		return nil, errHTTP2
+	}
+	switch start, _ := reader.Peek(len("HTTP/1.x")); {
+	case !strings.HasPrefix(string(start), "HTTP/"[:min(5, len(start))]): // such as a TLS alert, after which servers close
+		return nil, errNotHTTP
+	case string(start) == "HTTP/1.0": // servers chunk such responses, too, but package http would ignore that
+		_, _ = reader.Discard(len(start))
+		reader = bufio.NewReader(io.MultiReader(strings.NewReader("HTTP/1.1"), reader))
 	}
 	for {
 		answer, err := http.ReadResponse(reader, r)
