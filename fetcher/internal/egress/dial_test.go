@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptrace"
@@ -155,6 +156,21 @@ var _ = Describe("a name", func() {
 
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(held.attempts()).To(HaveLen(16))
+	})
+
+	It("costs little however many addresses its name server sends", func(ctx SpecContext) {
+		many := func(n int) (all []string) {
+			for i := range n {
+				all = append(all, fmt.Sprintf("10.0.%d.%d", i/256, i%256))
+			}
+			return all
+		}
+		gate, _ := newGate(egress.Config{}, names)
+		names.Set("data.example.com", many(200)...)
+		Expect(attempt(ctx, gate, "http://data.example.com/")).To(MatchError(egress.ErrDenied))
+		names.Set("data.example.com", many(300)...)
+		var unusable *net.DNSError
+		Expect(errors.As(attempt(ctx, gate, "http://data.example.com/"), &unusable)).To(BeTrue())
 	})
 
 	It("is looked up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {

@@ -47,24 +47,31 @@ type Ignored struct {
 }
 
 // Compile returns the entries of the Secrets of one namespace, and the Secrets that are ignored.
-// Older Secrets take precedence. The entries have at most maxBytes as JSON.
+// Older Secrets take precedence. The Secrets have at most maxBytes, as have the entries as JSON.
 func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.Entry, ignored []Ignored) {
 	ordered := slices.SortedFunc(slices.Values(secrets), func(a, b corev1.Secret) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	served, size := map[string]string{}, 0
+	served, size, read := map[string]string{}, 0, 0
 	for i := range ordered {
 		s := &ordered[i]
 		if s.Labels[Label] != "true" {
 			continue
 		}
-		compiled, err := compile(s, served)
+		for _, value := range s.Data {
+			read += len(value)
+		}
+		var compiled []headerfile.Entry
+		var err error
+		if read <= maxBytes { // certificates of a namespace take 0.2 s at most, even if they are ignored
+			compiled, err = compile(s, served)
+		}
 		text, _ := json.Marshal(compiled)
 		switch {
 		case err != nil:
 		case len(entries)+len(compiled) > maxEntries:
 			err = fmt.Errorf("the Secrets of the namespace name more than %d hosts", maxEntries)
-		case size+len(text) > maxBytes:
+		case max(read, size+len(text)) > maxBytes:
 			err = fmt.Errorf("the credentials of the namespace exceed its %d KiB", maxBytes>>10)
 		}
 		if err != nil {

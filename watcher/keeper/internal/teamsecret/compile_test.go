@@ -172,17 +172,32 @@ func TestIgnored(t *testing.T) {
 		{"https://a.example.com", map[string]string{"ca.crt": hidden}, "ca.crt has no PEM certificate"},
 		{
 			"https://a.example.com",
-			map[string]string{"header.X": strings.Repeat("x", 5<<10)},
-			"the credentials of the namespace exceed its 4 KiB",
+			map[string]string{"header.X": strings.Repeat("x", 17<<10)},
+			"the credentials of the namespace exceed its 16 KiB",
 		},
 	} {
 		old := secret("old", "https://old.example.com/v1", bearer)
-		entries, ignored := teamsecret.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 4<<10)
+		entries, ignored := teamsecret.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 16<<10)
 		if len(entries) != 1 || len(ignored) != 1 || ignored[0].Reason != c.want || ignored[0].Secret.Name != "young" {
 			t.Errorf("%q %v: %d entries, %+v, want %s", c.hosts, c.data, len(entries), ignored, c.want)
 		}
 		if len(ignored) == 1 && strings.Contains(ignored[0].Reason, hidden) {
 			t.Errorf("%s", ignored[0].Reason)
+		}
+	}
+}
+
+func TestIgnoredSecretsOfANamespaceAreReadUpToItsLimit(t *testing.T) {
+	certificate, _ := pair(t)
+	bad := map[string]string{"ca.crt": strings.Repeat(certificate, 100) + largeAuthority(t)}
+	var secrets []corev1.Secret
+	for i := range 4 {
+		secrets = append(secrets, secret(fmt.Sprint("s", i), "https://a.example.com", bad))
+	}
+	_, ignored := teamsecret.Compile(secrets, 2*len(bad["ca.crt"]))
+	for i, s := range ignored {
+		if read := strings.HasPrefix(s.Reason, "ca.crt has an RSA key"); read != (i < 2) {
+			t.Errorf("Secret %d: %s", i, s.Reason)
 		}
 	}
 }
