@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -150,15 +151,36 @@ var _ = Describe("The history", func() {
 		Expect(w.get("theirs").Data).To(HaveKeyWithValue("mydata", "x"))
 	})
 
-	It("may be lost without any effect on keys", func() {
-		write("one")
-		Expect(w.js.DeleteStream(w.ctx(), pipeline.History)).To(Succeed())
-		write("two")
-		cm := pin("one")
+	DescribeTable("leaves a pinned key untouched, and keys are filled,", func(disturb func(jetstream.Stream)) {
+		write("one", "two")
+		Eventually(versions).Should(HaveLen(2))
+		cm := pin("two")
+		disturb(must(w.js.Stream(w.ctx(), pipeline.History)))
+		w.calls.reset()
 		w.apply(w.reconcile(cm))
+		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
-		Expect(versions()).To(BeEmpty())
-	})
+		w.apply(w.content(readFirst(w.want(w.create(asking("other", "mydata="+url)), "mydata", url)), "other body"))
+		Expect(w.get("other").Data).To(HaveKeyWithValue("mydata", "other body"))
+		w.apply(w.reconcile(pin("three")))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
+	},
+		Entry("after its stream is lost", func(jetstream.Stream) {
+			Expect(w.js.DeleteStream(w.ctx(), pipeline.History)).To(Succeed())
+		}),
+		Entry("after it is wiped", func(s jetstream.Stream) { Expect(s.Purge(w.ctx())).To(Succeed()) }),
+		Entry("after it is restored from a backup without the held body", func(s jetstream.Stream) {
+			first := must(s.GetLastMsgForSubject(w.ctx(), pipeline.BodySubject(w.namespace, sum("two")))).Sequence
+			for n := first; n <= s.CachedInfo().State.LastSeq; n++ {
+				Expect(s.DeleteMsg(w.ctx(), n)).To(Succeed())
+			}
+		}),
+		Entry("while it is full", func(s jetstream.Stream) {
+			config := s.CachedInfo().Config
+			config.Discard, config.MaxMsgs = jetstream.DiscardNew, 1
+			must(w.js.UpdateStream(w.ctx(), config))
+		}),
+	)
 })
 
 var _ = Describe("A version", func() {
