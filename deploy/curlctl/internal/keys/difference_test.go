@@ -32,8 +32,10 @@ func TestADifferenceShowsTheLinesThatChanged(t *testing.T) {
 		"nothing before":     {nil, []byte("x"), "--- a\n+++ b\n@@ -1,1 +1,1 @@\n-\n+x\n"},
 		"control characters": {[]byte("x"), []byte("\x1b[2J"), "--- a\n+++ b\n@@ -1,1 +1,1 @@\n-x\n+\\u001b[2J\n"},
 		"binary":             {[]byte("\xff"), []byte("x"), "Binary contents: a has 1 byte, b has 1 byte.\n"},
-		"very many changes": {many("a\n"), many("b\n"),
-			"There are too many changes to show, in lines 1 to 500001 of a and lines 1 to 500001 of b.\n"},
+		"very many changes": {
+			many("a\n"), many("b\n"),
+			"There are too many changes to show, in lines 1 to 500001 of a and lines 1 to 500001 of b.\n",
+		},
 	} {
 		t.Run(title, func(t *testing.T) {
 			if got := keys.Difference(c.from, c.to, [2]string{"a", "b"}); got != c.want {
