@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 const (
@@ -44,7 +45,7 @@ type step struct {
 
 // steps returns the possible steps.
 func steps() []step {
-	return slices.Concat(edits(), drifts(), obstacles(), losses(), kills(), attacks())
+	return slices.Concat(edits(), drifts(), obstacles(), losses(), kills(), attacks(), pins())
 }
 
 // attacks returns the attacks of a hostile tenant.
@@ -105,6 +106,24 @@ func edits() []step {
 			o.Delete(ctx)
 			o.ConfigMap = o.round.Create(ctx, o.Name, world.Asking(o.pairs()))
 		}),
+	}
+}
+
+// pins returns rollbacks, and a loss of the history.
+func pins() []step {
+	return []step{
+		onObject("a pin to an earlier body until the end of the round", func(ctx context.Context, o *object) {
+			key, version := o.key(), o.version()
+			if version == nil {
+				return
+			}
+			s, _ := status.Parse(version.Annotations[annotation.StatusKey])
+			if digest := s.Keys[key].SHA256; digest != "" {
+				o.Annotate(ctx, sha256Key, key+"="+digest)
+				o.round.lifts = append(o.round.lifts, func(ctx context.Context) { o.Unannotate(ctx, sha256Key) })
+			}
+		}),
+		{name: "history purged", do: purge(pipeline.History, ">")},
 	}
 }
 
@@ -229,14 +248,15 @@ func operations() []step {
 	return all
 }
 
-func purges() []step {
-	purge := func(stream, subject string) func(context.Context, *round) {
-		return func(ctx context.Context, r *round) {
-			GinkgoHelper()
-			s := suitetest.Must(r.JetStream.Stream(ctx, stream))
-			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(subject))).To(Succeed())
-		}
+func purge(stream, subject string) func(context.Context, *round) {
+	return func(ctx context.Context, r *round) {
+		GinkgoHelper()
+		s := suitetest.Must(r.JetStream.Stream(ctx, stream))
+		Expect(s.Purge(ctx, jetstream.WithPurgeSubject(subject))).To(Succeed())
 	}
+}
+
+func purges() []step {
 	return []step{
 		{name: "results purged", do: purge(pipeline.Results, ">")},
 		{name: "timers purged", do: purge(pipeline.Requests, "curl.timer.>")},
@@ -286,6 +306,7 @@ const (
 	refreshKey = "x-kv8s.io/curl-refresh"
 	nowKey     = "x-kv8s.io/curl-now"
 	suspendKey = "x-kv8s.io/curl-suspend"
+	sha256Key  = "x-kv8s.io/curl-sha256"
 )
 
 // object is a ConfigMap with its requests.

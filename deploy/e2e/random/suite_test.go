@@ -26,6 +26,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -78,6 +79,8 @@ const (
 	ackWait = 2 * time.Second
 	// maxBroken is the number of broken promises that a run tolerates before it stops.
 	maxBroken = 10
+	// historyBytes is the size of the history.
+	historyBytes = 64 << 20
 	// hostileScale divides the number of objects of an attack.
 	hostileScale = 10
 )
@@ -123,6 +126,7 @@ func begin(ctx context.Context) *system {
 			world.Fetcher: {"--recheck=1s", "--retry-base=100ms", "--retry-max=500ms", "--max-retry-after=1s"},
 		},
 	})
+	suitetest.Must(pipeline.Ensure(ctx, s.JetStream, pipeline.Topology{HistoryBytes: historyBytes, KeepExisting: true}))
 	suitetest.Must(s.Conn.Subscribe("curl.want.>", s.wants.add))
 	for _, tenant := range s.Tenants {
 		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
