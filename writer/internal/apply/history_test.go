@@ -27,7 +27,7 @@ func TestHistoryShares(t *testing.T) {
 	t.Parallel()
 	const share, size, writers = 4 << 20, 1_000_000, 2
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(time.Minute) //nolint:staticcheck
+	g.SetDefaultEventuallyTimeout(time.Minute)
 	_, js, _ := natstest.Ensured(t, pipeline.Topology{HistoryBytes: 16 << 20})
 	client := pipeline.NewClient(js)
 	now := time.Now()
@@ -72,5 +72,6 @@ func TestHistoryShares(t *testing.T) {
 	for _, digest := range quiet {
 		g.Expect(kept("quiet", digest)()).To(Succeed())
 	}
-	g.Expect(client.Versions(t.Context(), pipeline.Key{Namespace: "quiet", Name: "cm", Key: "key"})).To(HaveLen(len(quiet)))
+	key := pipeline.Key{Namespace: "quiet", Name: "cm", Key: "key"}
+	g.Expect(client.Versions(t.Context(), key)).To(HaveLen(len(quiet)))
 }
