@@ -361,12 +361,13 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             "no response",
 	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:            "incomplete response",
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:         "plain HTTP",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP:           "not valid HTTP (which curl may accept), or more than 64 KiB of headers",
-	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:    "no connection in time",
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:    "no DNS server answered",
-	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP:           "invalid gzip",
-	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING:  "an invalid Transfer-Encoding",
-	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY:         "no HTTP/1.1",
+	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: "" +
+		"not valid HTTP (which curl may accept), or more than 64 KiB of headers",
+	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:   "no connection in time",
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:   "no DNS server answered",
+	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP:          "invalid gzip",
+	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: "an invalid Transfer-Encoding",
+	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY:        "no HTTP/1.1",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: "it has only a common name; " +
 		"have one issued with the host as a subject alternative name",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: "" +

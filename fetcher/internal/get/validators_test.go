@@ -254,7 +254,7 @@ var _ = Describe("a status with Retry-After", func() {
 	},
 		Entry("because of a rate limit", empty(403, "Retry-After: 20\r\n"),
 			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
-		Entry("because of a rate limit, of which a proxy has a shorter one", empty(403, "Retry-After: 1\r\nRetry-After: 20\r\n"),
+		Entry("because of a rate limit that a proxy repeats", empty(403, "Retry-After: 1\r\nRetry-After: 20\r\n"),
 			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
 		Entry("because of a rate limit until a date", empty(403, "Retry-After: Sun, 06 Nov 1994 09:49:57 GMT\r\n"+date),
 			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
