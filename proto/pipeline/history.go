@@ -120,7 +120,7 @@ func (c *Client) Versions(ctx context.Context, key Key) (versions []*v1.Version,
 		switch {
 		case errors.Is(err, ErrNoMessage), errors.Is(err, jetstream.ErrStreamNotFound):
 			slices.Reverse(versions)
-			return versions, nil
+			return versions[:min(len(versions), HistoryVersions)], nil // one may have been added meanwhile
 		case err != nil:
 			return nil, fmt.Errorf("read the versions of %s: %w", key, err)
 		}

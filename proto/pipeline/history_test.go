@@ -52,7 +52,11 @@ var _ = Describe("The history", func() {
 				archive.Keep(ctx, of, kept(body, n))
 			}
 		}
-		Eventually(state).Should(BeEquivalentTo(12 + 2*pipeline.HistoryVersions))
+		for _, of := range []pipeline.Key{key, other} {
+			Eventually(client.Versions).WithContext(ctx).WithArguments(of).
+				Should(ContainElement(HaveField("Size", BeEquivalentTo(11))))
+		}
+		Expect(state()).To(BeEquivalentTo(12 + 2*pipeline.HistoryVersions))
 		versions := must(client.Versions(ctx, key))
 		Expect(versions).To(HaveLen(pipeline.HistoryVersions))
 		Expect(versions[0].GetSize()).To(BeEquivalentTo(11), "the newest comes first")
