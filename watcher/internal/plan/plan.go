@@ -34,7 +34,7 @@ type Plan struct {
 	Problem  string
 	Occupied []string
 	Report   bool
-	// Pins lists the keys that the writer fills from the history, each followed by its digest.
+	// Pins has key=digest of each key that the writer fills from the history.
 	Pins []string
 	// Notices become Events.
 	Notices []Notice

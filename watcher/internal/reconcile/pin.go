@@ -27,14 +27,14 @@ func (r *Reconciler) fulfilPins(ctx context.Context, p *plan.Plan) {
 		switch {
 		case w.GetSha256() == "" || w.GetCached() != nil || asked:
 			continue
-		case len(p.Pins) == 2*pipeline.MaxFulfilled, r.deps.Clock.Now().UnixNano() < r.fetchPinsUntil.Load():
+		case len(p.Pins) == pipeline.MaxFulfilled, r.deps.Clock.Now().UnixNano() < r.fetchPinsUntil.Load():
 			return
 		}
 		_, err := r.deps.Client.Body(ctx, w.GetNamespace(), w.GetSha256())
 		switch {
 		case err == nil:
 			w.Cached = &v1.Cached{Sha256: w.GetSha256()}
-			p.Pins, p.Report = append(p.Pins, w.GetKey(), w.GetSha256()), true
+			p.Pins, p.Report = append(p.Pins, w.GetKey()+"="+w.GetSha256()), true
 		case !errors.Is(err, pipeline.ErrNoBody):
 			r.fetchPinsUntil.Store(r.deps.Clock.Now().Add(rest).UnixNano())
 			r.deps.Log.Warn().Err(err).Msg("the history was not read, so pinned keys are fetched for a minute")

@@ -30,7 +30,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 		}
 		if i > 0 && newer != nil && err == nil {
 			changes[i-1].Difference = keys.Difference(body, newer,
-				[2]string{short(version), short(versions[i-1])})
+				[2]string{keys.Short(version.GetSha256()), keys.Short(versions[i-1].GetSha256())})
 		}
 		newer = body
 	}
@@ -38,6 +38,3 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 		"Key": key, "Changes": changes, "Command": command("curlctl", "history", key.Namespace+"/"+key.Name, key.Key),
 	}}, nil
 }
-
-// short returns the beginning of the digest of a version.
-func short(v *v1.Version) string { return v.GetSha256()[:min(12, len(v.GetSha256()))] }

@@ -208,12 +208,12 @@ func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events 
 	return events, err
 }
 
-// Annotate sets an annotation of this version of a ConfigMap.
+// Annotate sets an annotation of this version of a ConfigMap (empty: removes it).
 func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
 	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
 		annotations := map[string]any{name: value}
 		if value == "" {
-			annotations[name] = nil // removes it
+			annotations[name] = nil
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": annotations,

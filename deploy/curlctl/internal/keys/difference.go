@@ -56,6 +56,9 @@ func Difference(from, to []byte, names [2]string) string {
 	return printer.Escaped(text.String())
 }
 
+// Short returns the beginning of a digest, which is enough to name it.
+func Short(digest string) string { return digest[:min(12, len(digest))] }
+
 func mark(text *strings.Builder, with byte, lines []string) {
 	for _, line := range lines {
 		text.WriteByte(with)
