@@ -94,8 +94,8 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 	}, nil
 }
 
-// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context. If
-// it returns the path, it also sets the NKey and the authority to the files beside it, if they exist.
+// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context. With
+// the path it also takes the NKey and the authority from the files beside it, if they exist.
 func (o *Options) contextFile(cluster kube.Options) string {
 	kubeconfig := cmp.Or(cluster.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	if o.from() != "" || kubeconfig == "" {

@@ -28,7 +28,7 @@ var _ = Describe("An earlier content", func() {
 		page := w.Origin.Page("/rules").Says("one")
 		cm := w.Create(ctx, "rules", world.Asking("rules.json="+page.URL()),
 			world.Annotated("x-kv8s.io/curl-refresh", "1h"))
-		// changed counts the writes of the system, without those of curlctl.
+		// changed counts the writes of the services, not those of curlctl.
 		changed := func(ctx context.Context) int {
 			GinkgoHelper()
 			w.EventuallyCaughtUp(ctx)

@@ -53,7 +53,7 @@ func Write(config *clientcmdapi.Config, path string) error {
 	return WriteFile(text, path)
 }
 
-// WriteNATS writes the address of NATS to the file beside a kubeconfig in which curlctl looks for it
+// WriteNATS writes the address of NATS to the file where curlctl looks for it, beside a kubeconfig
 // (operate.BesideKubeconfig).
 func WriteNATS(address, kubeconfig string) error {
 	return WriteFile(fmt.Appendf(nil, `{"url": %q}`, address), filepath.Join(filepath.Dir(kubeconfig), "nats.json"))

@@ -46,7 +46,7 @@ type Config struct {
 	Limits Limits
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config
-	// History configures what is kept of earlier bodies.
+	// History says which bodies are kept for a rollback.
 	History HistoryConfig
 }
 

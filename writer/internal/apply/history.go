@@ -20,7 +20,7 @@ import (
 
 // HistoryConfig says which bodies the history keeps.
 type HistoryConfig struct {
-	// Bytes is the share of each namespace, so that large changing bodies of one do not push out those of others.
+	// Bytes limits what each namespace adds, so that one with large bodies does not push out those of others.
 	Bytes budget.Config
 	// Credentials keeps bodies that were fetched with a credential, too.
 	Credentials bool

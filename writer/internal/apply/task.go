@@ -27,7 +27,7 @@ type task struct {
 	known bool
 	// obstacle is the refusal that the API server reported.
 	obstacle plan.Obstacle
-	// bodies are those that were looked up in the history by digest, nil if it lacks one.
+	// bodies has what the history returned for each digest: nil if it has no such body.
 	bodies map[string][]byte
 	// stripped means that the API server accepted the last patch without its status.
 	stripped bool

@@ -54,7 +54,7 @@ type Object struct {
 	Values map[string]string
 	// Pages has the keys whose value is an HTML page. It is known if Values is.
 	Pages map[string]bool
-	// History has the bodies by digest that were looked up in the history; nil if it lacks one.
+	// History has what the history returned for each digest: nil if it has no such body.
 	History map[string][]byte
 	// Room is the maximum size of the status, in bytes.
 	Room int
