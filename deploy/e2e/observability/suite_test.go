@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -149,11 +147,10 @@ func (b board) draws(ctx context.Context, except ...string) {
 	}).WithTimeout(shows).WithPolling(scrapes).Should(Succeed())
 }
 
-// runbook returns the page that an alert links to.
+// runbook returns the section that an alert links to.
 func runbook(alert string) string {
 	GinkgoHelper()
-	rule := suitetest.Must(rules.Alert(alert))
-	return string(suitetest.Must(os.ReadFile("../../runbooks/" + path.Base(rule.Annotations["runbook_url"]))))
+	return suitetest.Must(monitor.Runbook("../../docs/runbooks.md", suitetest.Must(rules.Alert(alert))))
 }
 
 // leads follows the runbook of an alert: it contains a curlctl command whose output shows the cause.

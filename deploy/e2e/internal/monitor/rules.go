@@ -65,6 +65,21 @@ func (r *Rules) Alert(name string) (rulefmt.Rule, error) {
 	return rulefmt.Rule{}, fmt.Errorf("unknown alert %q", name)
 }
 
+// Runbook returns the section of a page that an alert links to, from its heading to the next one.
+func Runbook(page string, alert rulefmt.Rule) (string, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return "", fmt.Errorf("read the runbooks: %w", err)
+	}
+	_, anchor, _ := strings.Cut(alert.Annotations["runbook_url"], "#")
+	for section := range strings.SplitSeq(string(text), "\n## ") {
+		if heading, _, _ := strings.Cut(section, "\n"); strings.ToLower(heading) == anchor {
+			return section, nil
+		}
+	}
+	return "", fmt.Errorf("%s has no heading for #%s", page, anchor)
+}
+
 // Metric describes a metric.
 type Metric struct {
 	// Kind is counter, gauge or histogram, or empty if unknown.

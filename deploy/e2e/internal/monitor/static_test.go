@@ -2,9 +2,7 @@ package monitor_test
 
 import (
 	"fmt"
-	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,11 +26,11 @@ const (
 	rules      = deploy + "chart/files/rules/*.yaml"
 	production = deploy + "chart/files/rules/production/*.yaml"
 	ruleTests  = deploy + "prometheus/tests/*.yaml"
-	runbooks   = deploy + "runbooks/"
+	runbooks   = deploy + "docs/runbooks.md"
 )
 
 // runbookURL is the address of the runbooks.
-const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/runbooks/"
+const runbookURL = "https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/runbooks.md#"
 
 // catalogue returns the metrics and recorded series that a query may use.
 func catalogue(all *monitor.Rules) *monitor.Catalogue {
@@ -154,48 +152,36 @@ var _ = Describe("The alerting rules", func() {
 
 var (
 	// panelName matches the title of a panel in a runbook, and promql a query.
-	panelName = regexp.MustCompile(`panel \*\*(.+?)\*\*`)
+	panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
 	promql    = regexp.MustCompile("(?s)```promql\n(.+?)\n```")
 )
 
 var _ = Describe("The runbooks", func() {
-	It("cover every alert, and nothing else", func() {
-		linked := map[string]bool{"README.md": true}
+	It("have a section for every alert, and for nothing else", func() {
+		text := string(suitetest.Must(os.ReadFile(runbooks)))
+		linked := map[string]bool{}
 		for _, a := range allRules().Alerts {
-			link := suitetest.Must(url.Parse(a.Annotations["runbook_url"]))
-			Expect(link.String()).To(HavePrefix(runbookURL), a.Alert)
-			page := path.Base(link.Path)
-			Expect(filepath.Join(runbooks, page)).To(BeARegularFile(), a.Alert)
-			text := suitetest.Must(os.ReadFile(filepath.Join(runbooks, page)))
-			Expect(string(text)).To(ContainSubstring(a.Alert), page)
-			linked[page] = true
+			Expect(a.Annotations["runbook_url"]).To(HavePrefix(runbookURL), a.Alert)
+			section := suitetest.Must(monitor.Runbook(runbooks, a))
+			Expect(section).To(ContainSubstring(a.Alert))
+			Expect(section).To(ContainSubstring("\n**Check:**"))
+			Expect(section).To(ContainSubstring("\n**Fix"))
+			linked["\n## "+strings.Split(section, "\n")[0]] = true
 		}
-		pages := suitetest.Must(os.ReadDir(runbooks))
-		for _, p := range pages {
-			Expect(linked).To(HaveKey(p.Name()), "no alert leads to this page")
+		for _, heading := range regexp.MustCompile(`\n## CurlMeThat\w+`).FindAllString(text, -1) {
+			Expect(linked).To(HaveKey(heading), "no alert leads to this section")
 		}
 	})
 
-	It("have all four sections and name existing panels", func() {
+	It("name existing panels, and query only existing metrics", func() {
+		text := string(suitetest.Must(os.ReadFile(runbooks)))
 		d := suitetest.Must(monitor.ReadDashboard(dashboards))
-		for _, p := range suitetest.Must(filepath.Glob(runbooks + "CurlMeThat*.md")) {
-			text := suitetest.Must(os.ReadFile(p))
-			for _, heading := range []string{"## Symptom", "## Diagnosis", "## Fix"} {
-				Expect(string(text)).To(ContainSubstring("\n"+heading+"\n"), p)
-			}
-			for _, panel := range panelName.FindAllStringSubmatch(string(text), -1) {
-				Expect(d.Panels).To(ContainElement(HaveField("Title", panel[1])), p)
-			}
+		for _, panel := range panelName.FindAllStringSubmatch(text, -1) {
+			Expect(d.Panels).To(ContainElement(HaveField("Title", panel[1])))
 		}
-	})
-
-	It("query only existing metrics", func() {
 		c := catalogue(allRules())
-		for _, p := range suitetest.Must(filepath.Glob(runbooks + "*.md")) {
-			text := suitetest.Must(os.ReadFile(p))
-			for _, query := range promql.FindAllStringSubmatch(string(text), -1) {
-				Expect(monitor.Query(query[1]).Check(c)).To(Succeed(), p)
-			}
+		for _, query := range promql.FindAllStringSubmatch(text, -1) {
+			Expect(monitor.Query(query[1]).Check(c)).To(Succeed())
 		}
 	})
 })
