@@ -248,7 +248,7 @@ var placeholders = []struct {
 	{regexp.MustCompile(`\bconfigmap(?:/| )[\w-]+`), "configmap mine"},
 	{regexp.MustCompile(`\b(show) (?:ID|\d+)`), "$1 $$FAILURE"},
 	{regexp.MustCompile(`\breplay (?:ID|\d+)`), "replay $$FAILURE"},
-	{regexp.MustCompile(`-f (?:FILE|[\w.-]+\.yaml)`), "-f deploy/samples/refresh.yaml"},
+	{regexp.MustCompile(`-f (?:FILE|[\w.-]+\.yaml)`), "-f deploy/samples/config-map-valid.yaml"},
 }
 
 var _ = Describe("A read-only command in a page, a runbook or an alert", func() {
