@@ -1,12 +1,15 @@
 package watcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -146,4 +149,19 @@ func (c *Config) protects(namespace, name string) bool {
 
 func (c *Config) watches(namespace string) bool {
 	return len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, namespace)
+}
+
+// Command returns the command line of the watcher.
+func Command(elect leader.Elect) *cobra.Command {
+	var c Config
+	c.Election.Elect = elect
+	return process.NewCommand(&cobra.Command{
+		Use:   "watcher",
+		Short: "Watch annotated ConfigMaps and publish their wants",
+	}, &c, func(ctx context.Context) error {
+		return c.Kube.Run(ctx, &c.Service, "watcher",
+			func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
+				return Run(ctx, rt, c, cluster)
+			})
+	})
 }

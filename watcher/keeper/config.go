@@ -1,9 +1,12 @@
 package keeper
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -69,4 +72,18 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("--workers: %d is less than 1", c.Workers)
 	}
 	return c.Election.Validate()
+}
+
+// Command returns the command line of keeper.
+func Command(elect leader.Elect) *cobra.Command {
+	var c Config
+	c.Election.Elect = elect
+	return process.NewCommand(&cobra.Command{
+		Use:   name,
+		Short: "Create a ConfigMap for each Watcher and report its status",
+	}, &c, func(ctx context.Context) error {
+		return c.Kube.Run(ctx, &c.Service, name, func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
+			return Run(ctx, rt, c, cluster)
+		})
+	})
 }

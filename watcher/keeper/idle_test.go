@@ -125,7 +125,7 @@ func (r *rig) run(ctx context.Context) {
 	r.watch(running, group)
 	DeferCleanup(func() { cancel(); Expect(group.Wait()).To(Succeed()) })
 	for _, synced := range []<-chan struct{}{
-		r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Store.Synced(),
+		r.watchers.Synced(), r.targets.Synced(), r.namespaces.Synced(), r.pods.Synced(),
 	} {
 		Eventually(ctx, synced).WithTimeout(patience).Should(BeClosed())
 	}
@@ -197,7 +197,7 @@ func (r *rig) data(ctx context.Context, name string) map[string]string {
 func (r *rig) reconcileAll(ctx context.Context, g Gomega, names []string) {
 	GinkgoHelper()
 	for _, name := range names {
-		_, err := r.work.Reconcile(ctx, r.name(name))
+		_, err := r.reconcile(ctx, r.name(name))
 		g.Expect(err).NotTo(HaveOccurred(), name)
 	}
 }
@@ -297,7 +297,7 @@ var _ = Describe("An idle keeper", func() {
 			for name, state := range states {
 				g.Expect(r.ready(ctx, g, name)).To(Equal(state.ready), name)
 			}
-			g.Expect(r.pods.Store.Len()).To(Equal(1))
+			g.Expect(r.pods.Len()).To(Equal(1))
 			before := r.writes.Load()
 			r.clock.SetTime(r.clock.Now().Add(time.Second))
 			r.reconcileAll(ctx, g, names)

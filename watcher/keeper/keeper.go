@@ -10,14 +10,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -28,7 +31,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 )
 
 // requestTimeout is the maximum duration of one reconcile.
@@ -81,7 +83,7 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 	fill := func(watch func(context.Context, informer.Source), objects informer.Objects, selector string) {
 		group.Go(func() error {
 			watch(ctx, informer.Source{
-				Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.Redial, Log: k.runtime.Log,
+				Objects: objects, Selector: selector, StallAfter: informer.StallAfter, Redial: k.clients.Redial, Log: k.log,
 			})
 			return nil
 		})
@@ -91,29 +93,36 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 	fill(k.targets.Watch, informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel)
 	if k.config.Sidecars {
 		fill(k.namespaces.Watch, namespaces(k.clients.Metadata), "")
-		fill(k.pods.Store.Watch, informer.ObjectsOf("pods", &corev1.Pod{}, k.clients.pods.Pods), watchv1.InjectedLabel)
+		fill(k.pods.Watch, informer.ObjectsOf("pods", &corev1.Pod{}, k.clients.pods.Pods), watchv1.InjectedLabel)
 	}
 }
 
 // keeper holds the running parts.
 type keeper struct {
 	config   Config
-	runtime  *process.Runtime
+	log      zerolog.Logger
 	clients  *clients
 	metrics  *metrics
-	watchers *informer.Informer[*reconcile.Watcher]
+	watchers *informer.Informer[*watcher]
 	targets  *informer.Informer[*plan.Target]
-	// namespaces has the labels that decide about sidecars.
-	namespaces *informer.Informer[*reconcile.Namespace]
-	// claims has the Watchers by their ConfigMap, and owners the label of each ConfigMap.
-	claims, owners *reconcile.Index
-	// pods has the pods with sidecars (nil if they are not watched).
-	pods *reconcile.Pods
+	// namespaces has the labels that decide about sidecars, and pods the pods with sidecars. Without --sidecars both
+	// are empty.
+	namespaces *informer.Informer[*namespace]
+	pods       *informer.Informer[*plan.Pod]
+	// claims has the Watchers by their ConfigMap, owners the label of each ConfigMap, and injected the pods by the
+	// Watchers whose sidecars they have. The oldest claim creates a ConfigMap, so every keeper picks the same one.
+	claims, owners, injected *index
 	// queue is the queue of the current term (nil if another keeper leads).
 	queue    atomic.Pointer[pace.Work]
 	election leader.Deps
 	cache    *process.Part
-	work     *reconcile.Reconciler
+
+	compiler  *plan.Compiler
+	injection injection
+	recorder  *kube.Recorder
+	clock     clock.PassiveClock
+	// memories maps the name of each Watcher to its *memory.
+	memories sync.Map
 }
 
 func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics, wall clock.PassiveClock) (*keeper,
@@ -123,37 +132,31 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	if err != nil {
 		return nil, err
 	}
-	compiler := plan.New(grammar)
+	security, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the Pod Security standards: %w", err)
+	}
 	k := &keeper{
-		config: c, runtime: rt, clients: clients, metrics: metrics,
-		claims: reconcile.NewIndex(), owners: reconcile.NewIndex(),
+		config: c, log: rt.Log, clients: clients, metrics: metrics, clock: wall,
+		claims: newIndex(), owners: newIndex(), injected: newIndex(),
+		compiler: plan.New(grammar), recorder: kube.NewRecorder(clients.Events, name, wall),
 		cache: rt.Health.Part("watchers"),
 	}
+	k.injection = injection{
+		enabled: c.Sidecars, protected: c.Selection.Protected, labels: k.labels, security: security,
+	}
 	config := informer.Config{Namespaces: c.Namespaces}
-	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{
-		Now: wall.Now, Notify: k.watcherChanged, Read: reader(compiler),
+	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *watcher]{
+		Now: wall.Now, Notify: k.watcherChanged, Read: k.read,
 	})
 	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *plan.Target]{
 		Now: wall.Now, Notify: k.targetChanged, Read: plan.ReadTarget,
 	})
-	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *reconcile.Namespace]{
-		Now: wall.Now, Notify: k.namespaceChanged, Read: reconcile.ReadNamespace,
+	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *namespace]{
+		Now: wall.Now, Notify: k.namespaceChanged, Read: readNamespace,
 	})
-	protected := c.Selection.Protected
-	checker, err := reconcile.NewChecker(reconcile.Checker{Enabled: c.Sidecars, Protected: protected, Labels: k.labels})
-	if err != nil {
-		return nil, err
-	}
-	if c.Sidecars {
-		k.pods = &reconcile.Pods{ByWatcher: reconcile.NewIndex()}
-		k.pods.Store = informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
-			Now: wall.Now, Notify: k.podChanged, Read: plan.ReadPod,
-		})
-	}
-	k.work = reconcile.New(reconcile.Deps{
-		Protected: protected, API: clients, Watchers: k.watchers, Targets: k.targets, Claims: k.claims,
-		Compiler: compiler, Injection: checker, Pods: k.pods,
-		Recorder: kube.NewRecorder(clients.Events, name, wall), Metrics: metrics.reconciler, Clock: wall, Log: rt.Log,
+	k.pods = informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
+		Now: wall.Now, Notify: k.podChanged, Read: plan.ReadPod,
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
@@ -164,13 +167,10 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	return k, nil
 }
 
-// reader compiles Watchers as they arrive, so that only plans are cached.
-func reader(compiler *plan.Compiler) func(*watchv1.Watcher) *reconcile.Watcher {
-	return func(w *watchv1.Watcher) *reconcile.Watcher {
-		return &reconcile.Watcher{
-			Meta: informer.MetaOf(w), Plan: compiler.Compile(w), Status: plan.Kept(w.Status),
-			Digest: plan.DigestOf(w.Status),
-		}
+// read compiles a Watcher as it arrives, so that only its plan is cached.
+func (k *keeper) read(w *watchv1.Watcher) *watcher {
+	return &watcher{
+		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: plan.Kept(w.Status), Digest: plan.DigestOf(w.Status),
 	}
 }
 
@@ -188,7 +188,7 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 
 // namespaceChanged enqueues the Watchers of a namespace that have a sidecar.
 func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
-	k.watchers.Each(func(w *reconcile.Watcher) {
+	k.watchers.Each(func(w *watcher) {
 		if w.Namespace == namespace.Name && w.Plan.Sidecar != nil {
 			k.enqueue(w.NamespacedName, live)
 		}
@@ -204,8 +204,8 @@ func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 		targets, created = append(targets, w.Plan.Target), w.Plan.Created.Unix()
 	}
 	k.enqueue(name, live)
-	for _, target := range k.claims.Set(name, created, targets...) {
-		if first, found := k.claims.First(target); found {
+	for _, target := range k.claims.set(name, created, targets...) {
+		if first, found := k.claims.first(target); found {
 			k.enqueue(first, live)
 		}
 	}
@@ -217,8 +217,8 @@ func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 	if t := k.targets.Get(name); t != nil {
 		owner = append(owner, types.NamespacedName{Namespace: name.Namespace, Name: t.Label})
 	}
-	handedOver := len(k.owners.Set(name, 0, owner...)) > 0
-	for _, watcher := range k.claims.Of(name) {
+	handedOver := len(k.owners.set(name, 0, owner...)) > 0
+	for _, watcher := range k.claims.of(name) {
 		if handedOver || watchv1.LabelValue(watcher.Name) == owner[0].Name {
 			k.enqueue(watcher, live)
 		}
@@ -229,29 +229,29 @@ func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
 // status write a second.
 func (k *keeper) podChanged(name types.NamespacedName, _ bool) {
 	var watchers []types.NamespacedName
-	if pod := k.pods.Store.Get(name); pod != nil {
+	if pod := k.pods.Get(name); pod != nil {
 		watchers = pod.Watchers()
 	}
-	before := k.pods.ByWatcher.Set(name, 0, watchers...)
+	before := k.injected.set(name, 0, watchers...)
 	if q := k.queue.Load(); q != nil {
 		for _, watcher := range slices.Concat(watchers, before) {
-			q.AddAfter(watcher, reconcile.PodsPause)
+			q.AddAfter(watcher, podsPause)
 		}
 	}
 }
 
 // awaitPods enqueues all Watchers with a sidecar once the pods are listed.
 func (k *keeper) awaitPods(ctx context.Context) error {
-	if k.pods == nil {
+	if !k.config.Sidecars {
 		return nil
 	}
 	select {
-	case <-k.pods.Store.Synced():
+	case <-k.pods.Synced():
 	case <-ctx.Done():
 		return nil
 	}
-	k.runtime.Log.Info().Int("pods", k.pods.Store.Len()).Msg("listed the pods with sidecars")
-	k.watchers.Each(func(w *reconcile.Watcher) {
+	k.log.Info().Int("pods", k.pods.Len()).Msg("listed the pods with sidecars")
+	k.watchers.Each(func(w *watcher) {
 		if w.Plan.Sidecar != nil || w.Status.Pods != nil {
 			k.enqueue(w.NamespacedName, false)
 		}
@@ -274,7 +274,7 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 		k.queue.Store(q)
 		defer k.metrics.queue.Reset()
 		defer k.queue.Store(nil)
-		k.watchers.Each(func(w *reconcile.Watcher) { q.Add(w.NamespacedName) })
+		k.watchers.Each(func(w *watcher) { q.Add(w.NamespacedName) })
 		health.Ready()
 		q.Run(ctx, k.config.Workers, func(watcher types.NamespacedName) { k.handle(ctx, q, watcher) })
 		return nil
@@ -285,9 +285,9 @@ func (k *keeper) lead(health *process.Part) func(context.Context) error {
 func (k *keeper) handle(ctx context.Context, q *pace.Work, watcher types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
-	again, err := k.work.Reconcile(ctx, watcher)
+	again, err := k.reconcile(ctx, watcher)
 	if err != nil {
-		k.runtime.Log.Warn().Err(err).Str("watcher", watcher.String()).Msg("trying again")
+		k.log.Warn().Err(err).Str("watcher", watcher.String()).Msg("trying again")
 		q.AddRateLimited(watcher)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/process"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
@@ -154,7 +155,7 @@ var _ = DescribeTable("A hostile object takes little memory of keeper:", func(
 	each := (inUse() - before) / count
 	AddReportEntry("bytes", each)
 	Expect(each).To(BeNumerically("<", limit), "bytes of each")
-	Expect(r.watchers.Len() + r.targets.Len() + r.pods.Store.Len()).To(Equal(count))
+	Expect(r.watchers.Len() + r.targets.Len() + r.pods.Len()).To(Equal(count))
 	runtime.KeepAlive(r)
 },
 	Entry("a ConfigMap with long owners", hostileBytes, func(r *rig, i int) {
@@ -180,7 +181,7 @@ var _ = DescribeTable("A hostile object takes little memory of keeper:", func(
 		r.targets.Put(m)
 	}),
 	Entry("a pod with long names of Watchers", hostileBytes, func(r *rig, i int) {
-		r.pods.Store.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		r.pods.Put(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: r.namespace, Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1",
 			Annotations: map[string]string{watchv1.InjectedAnnotation: fmt.Sprintf("%s%d=1,a=1", huge(), i)},
 		}})
@@ -250,7 +251,7 @@ var _ = Describe("keeper's metrics", func() {
 		r.eventuallyHas(ctx, "static", 2)
 		r.once(http.MethodPatch, "/configmaps/static-config?",
 			func() { r.byHand(ctx, "static-config", `{"data":{"mine":"kept"}}`) })
-		_, err := r.work.Reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: "static"})
+		_, err := r.reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: "static"})
 		Expect(err).To(HaveOccurred())
 
 		held := map[string]OmegaMatcher{
@@ -290,7 +291,7 @@ var _ = Describe("keeper's metrics", func() {
 		leading, stop := context.WithCancel(ctx)
 		defer stop()
 		ended := make(chan error, 1)
-		go func() { ended <- r.lead(r.runtime.Health.Part("election"))(leading) }()
+		go func() { ended <- r.lead(process.NewHealth().Part("election"))(leading) }()
 		lead := func() (float64, error) { return suitetest.MetricValue(r.registry, own+"leader") }
 		Eventually(ctx, lead).WithTimeout(patience).Should(Equal(1.0))
 		stop()
@@ -319,12 +320,12 @@ var _ = Describe("A ConfigMap that the API server refuses", func() {
 
 		r.begin()
 		r.run(ctx)
-		Expect(r.work.Reconcile(ctx, fixed)).To(Equal(30*time.Second), "time until the next attempt of a new keeper")
+		Expect(r.reconcile(ctx, fixed)).To(Equal(30*time.Second), "time until the next attempt of a new keeper")
 		Expect(r.writes.Load()).To(Equal(before+1), "the refused apply, and no status")
 		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, fixed.Name, metav1.DeleteOptions{})).To(Succeed())
 		Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
 		r.clock.SetTime(r.clock.Now().Add(29 * time.Second))
-		Expect(r.work.Reconcile(ctx, fixed)).To(Equal(time.Second), "time until the next attempt")
+		Expect(r.reconcile(ctx, fixed)).To(Equal(time.Second), "time until the next attempt")
 		Expect(r.writes.Load()).To(Equal(before + 1))
 		r.clock.SetTime(r.clock.Now().Add(time.Second))
 		r.reconcileAll(ctx, Default, []string{fixed.Name})
@@ -364,12 +365,12 @@ var _ = Describe("A change during a reconcile", func() {
 		before := r.writes.Load()
 		r.once(http.MethodPatch, "/configmaps/raced-config?",
 			func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
-		_, err := r.work.Reconcile(ctx, r.name("raced"))
+		_, err := r.reconcile(ctx, r.name("raced"))
 		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be retried")
 		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that conflicts")
 
 		Eventually(ctx, func() error {
-			_, err := r.work.Reconcile(ctx, r.name("raced"))
+			_, err := r.reconcile(ctx, r.name("raced"))
 			return err
 		}).WithTimeout(patience).Should(Succeed(), "once the watch has delivered the change")
 		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"))

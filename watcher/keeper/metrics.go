@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -13,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 )
 
 // queueName is the name of the queue in metrics.
@@ -24,7 +22,7 @@ func Metrics() []metric.Definition {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *reconcile.Watcher]{}), time.Now)
+	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *watcher]{}), time.Now)
 	own := append(m.own.Definitions(), newTeamMetrics(prometheus.NewRegistry()).own.Definitions()...)
 	return append(own, m.standard.Definitions()...)
 }
@@ -51,22 +49,32 @@ func newTeamMetrics(registry prometheus.Registerer) teamMetrics {
 type metrics struct {
 	own, standard *metric.Set
 
-	reconciler *reconcile.Metrics
-	calls      *kube.Calls
-	queue      *kube.QueueMetrics
-	leader     prometheus.Gauge
-	lease      prometheus.Gauge
+	applies       *prometheus.CounterVec
+	reports       prometheus.Counter
+	calls         *kube.Calls
+	queue         *kube.QueueMetrics
+	leader, lease prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m := &metrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
-	m.reconciler = reconcile.NewMetrics(m.own)
+	m.applies = m.own.Counters("applies_total", "Applied ConfigMaps, by outcome (repaired: undid a change by others).",
+		metric.Of("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed))
+	m.reports = m.own.Counter("status_patches_total", "Writes of Watcher statuses.")
 	m.leader = m.own.Gauge("leader", "Whether this keeper leads: 0 or 1. Always 1 without an election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
 	m.queue = kube.NewQueueMetrics(m.standard, queueName)
 	m.lease = c.Election.Metric(m.standard)
 	return m
 }
+
+// Outcomes of an apply in metrics.
+const (
+	outcomeApplied  = "applied"
+	outcomeRepaired = "repaired"
+	outcomeRefused  = "refused"
+	outcomeFailed   = "failed"
+)
 
 // States of a Watcher in metrics.
 const (
@@ -77,7 +85,7 @@ const (
 )
 
 // stateOf returns the state of a Watcher from its status.
-func stateOf(w *reconcile.Watcher) string {
+func stateOf(w *watcher) string {
 	switch {
 	case w.Plan.Suspended:
 		return stateSuspended
@@ -90,63 +98,58 @@ func stateOf(w *reconcile.Watcher) string {
 }
 
 // measure creates the metrics that are computed on each scrape.
-func (m *metrics) measure(watchers *informer.Informer[*reconcile.Watcher], now func() time.Time) {
-	m.own.GaugesFunc("watchers", "Watchers by state. Suspended ones count only as suspended.",
-		metric.Of("state", stateReady, stateProgressing, stateStalled, stateSuspended), func() map[string]float64 {
-			counts := map[string]float64{stateReady: 0, stateProgressing: 0, stateStalled: 0, stateSuspended: 0}
-			watchers.Each(func(w *reconcile.Watcher) { counts[stateOf(w)]++ })
-			return counts
+func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time.Time) {
+	m.own.Families(func() []map[string]float64 { return count(watchers, now()) },
+		metric.Family{
+			Name: "watchers", Help: "Watchers by state. Suspended ones count only as suspended.",
+			Labels: []metric.Label{metric.Of("state", stateReady, stateProgressing, stateStalled, stateSuspended)},
+		},
+		metric.Family{
+			Name: "not_ready_seconds",
+			Help: "Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
+		},
+		metric.Family{
+			Name: "sidecars", Help: "Sidecars of pods by state, from the status of their Watchers.",
+			Labels: []metric.Label{metric.Of("state", plan.Starting, plan.Ready, plan.Failing)},
+		},
+		metric.Family{
+			Name: "sidecars_outdated", Help: "Sidecars of an older generation than their Watcher's newest.",
 		})
-	m.own.GaugeFunc("not_ready_seconds",
-		"Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
-		func() float64 { return notReady(watchers, now()).Seconds() })
-	m.own.GaugesFunc("sidecars", "Sidecars of pods by state, from the status of their Watchers.",
-		metric.Of("state", plan.Starting, plan.Ready, plan.Failing),
-		func() map[string]float64 { return sidecars(watchers) })
-	m.own.GaugeFunc("sidecars_outdated", "Sidecars of an older generation than their Watcher's newest.", func() float64 {
-		outdated := int64(0)
-		watchers.Each(func(w *reconcile.Watcher) {
-			if p := w.Status.Pods; p != nil {
-				outdated += p.Injected - p.Current
-			}
-		})
-		return float64(outdated)
-	})
 	m.own.GaugeFunc("watch_silence_seconds",
 		"Time since the last response from the watch of Watchers, of the slowest namespace.",
 		func() float64 { return watchers.Silence().Seconds() })
 }
 
-// sidecars counts the sidecars of all Watchers by state.
-func sidecars(watchers *informer.Informer[*reconcile.Watcher]) map[string]float64 {
-	var total watchv1.PodsStatus
-	watchers.Each(func(w *reconcile.Watcher) {
+// count returns the number of Watchers by state, the longest time that one has not been Ready, and the numbers of
+// sidecars by state and of outdated ones.
+func count(watchers *informer.Informer[*watcher], now time.Time) []map[string]float64 {
+	states := map[string]float64{stateReady: 0, stateProgressing: 0, stateStalled: 0, stateSuspended: 0}
+	var pods watchv1.PodsStatus
+	var notReady time.Duration
+	watchers.Each(func(w *watcher) {
+		state := stateOf(w)
+		states[state]++
 		if p := w.Status.Pods; p != nil {
-			total.Injected += p.Injected
-			total.Ready += p.Ready
-			total.Failing += p.Failing
+			pods.Injected += p.Injected
+			pods.Current += p.Current
+			pods.Ready += p.Ready
+			pods.Failing += p.Failing
+		}
+		if state == stateProgressing || state == stateStalled {
+			since := w.Plan.Created
+			if ready := meta.FindStatusCondition(w.Status.Conditions, watchv1.ConditionReady); ready != nil {
+				since = ready.LastTransitionTime.Time
+			}
+			notReady = max(notReady, now.Sub(since))
 		}
 	})
-	return map[string]float64{
-		string(plan.Starting): float64(total.Injected - total.Ready - total.Failing),
-		string(plan.Ready):    float64(total.Ready),
-		string(plan.Failing):  float64(total.Failing),
+	return []map[string]float64{
+		states, {"": notReady.Seconds()},
+		{
+			string(plan.Starting): float64(pods.Injected - pods.Ready - pods.Failing),
+			string(plan.Ready):    float64(pods.Ready),
+			string(plan.Failing):  float64(pods.Failing),
+		},
+		{"": float64(pods.Injected - pods.Current)},
 	}
-}
-
-// notReady returns how long the Watcher with the longest outage has not been Ready.
-func notReady(watchers *informer.Informer[*reconcile.Watcher], now time.Time) time.Duration {
-	longest := time.Duration(0)
-	watchers.Each(func(w *reconcile.Watcher) {
-		ready := meta.FindStatusCondition(w.Status.Conditions, watchv1.ConditionReady)
-		if w.Plan.Suspended || ready != nil && ready.Status == metav1.ConditionTrue {
-			return
-		}
-		since := w.Plan.Created
-		if ready != nil {
-			since = ready.LastTransitionTime.Time
-		}
-		longest = max(longest, now.Sub(since))
-	})
-	return longest
 }

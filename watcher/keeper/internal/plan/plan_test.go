@@ -323,7 +323,11 @@ func count(p *corev1.Pod) plan.Count {
 	if read == nil {
 		return plan.Count{}
 	}
-	return plan.CountPods(plan.Wanted{Watcher: "errors", Generation: 4, Container: "watch"}, []*plan.Pod{read}, now)
+	errors := &plan.Plan{
+		Watcher: types.NamespacedName{Name: "errors"}, Generation: 4,
+		Sidecar: &plan.Sidecar{Container: &corev1.Container{Name: "watch"}},
+	}
+	return plan.CountPods(errors, []*plan.Pod{read}, now)
 }
 
 var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {

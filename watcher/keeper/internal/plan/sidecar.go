@@ -73,13 +73,14 @@ func (c Container) at(now time.Time) State {
 	return c.State
 }
 
-// Of returns a sidecar by the name of its container. It returns false if the kubelet has not reported it,
-// or the container had another name when the pod was created.
-func (p *Pod) Of(container string) (Container, bool) {
-	if i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == container }); i >= 0 {
-		return p.Containers[i], true
+// Of returns a sidecar by the name of its container. It returns false if there is none (nil), the kubelet has not
+// reported it, or the container had another name when the pod was created.
+func (p *Pod) Of(s *Sidecar) (Container, bool) {
+	i := slices.IndexFunc(p.Containers, func(c Container) bool { return s != nil && c.Name == s.Container.Name })
+	if i < 0 {
+		return Container{}, false
 	}
-	return Container{}, false
+	return p.Containers[i], true
 }
 
 // Watchers returns the Watchers whose sidecars a pod has.
@@ -169,4 +170,64 @@ func reason(text string) string {
 		return unique.Make(text).Value()
 	}
 	return "Error"
+}
+
+// PodState is the state of the sidecar of one pod.
+type PodState struct {
+	State State
+	// Reason is the reason of a failure.
+	Reason string
+	// Generation is the generation of the Watcher when the pod was created.
+	Generation int64
+}
+
+// Count has the states of the sidecars of one Watcher.
+type Count struct {
+	watchv1.PodsStatus
+	// Pods has the pods with a sidecar.
+	Pods map[types.NamespacedName]PodState
+	// Worst is the first pod with a failing sidecar, if any.
+	Worst types.NamespacedName
+	// Again is the time until the count may change without an event (0: never).
+	Again time.Duration
+}
+
+// CountPods counts the pods with a sidecar of a Watcher.
+func CountPods(p *Plan, pods []*Pod, now time.Time) Count {
+	count := Count{Pods: make(map[types.NamespacedName]PodState, len(pods))}
+	for _, pod := range pods {
+		for _, injection := range pod.Injected {
+			if injection.Watcher != p.Watcher.Name {
+				continue
+			}
+			seen := PodState{State: Starting, Generation: injection.Generation}
+			if c, found := pod.Of(p.Sidecar); found {
+				if seen.State = c.at(now); seen.State == Failing {
+					seen.Reason = c.Reason
+				}
+				if wait := c.Steady.Sub(now); wait > 0 && (count.Again == 0 || wait < count.Again) {
+					count.Again = wait
+				}
+			}
+			count.add(pod.NamespacedName, seen, p.Generation)
+		}
+	}
+	return count
+}
+
+func (c *Count) add(pod types.NamespacedName, s PodState, newest int64) {
+	c.Pods[pod] = s
+	c.Injected++
+	if s.Generation == newest {
+		c.Current++
+	}
+	switch s.State {
+	case Ready:
+		c.Ready++
+	case Failing:
+		if c.Failing++; c.Worst.Name == "" {
+			c.Worst = pod
+		}
+	case Starting:
+	}
 }

@@ -1,4 +1,4 @@
-package reconcile
+package keeper
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Index is safe for concurrent use. It uses slices, which need less memory than sets.
-type Index struct {
+// index is safe for concurrent use. It uses slices, which need less memory than sets.
+type index struct {
 	mu      sync.Mutex
 	objects map[types.NamespacedName]object
 	byName  map[types.NamespacedName][]ranked // sorted by rank and object
@@ -27,15 +27,15 @@ type ranked struct {
 	object types.NamespacedName
 }
 
-// NewIndex returns an empty index.
-func NewIndex() *Index {
-	return &Index{objects: map[types.NamespacedName]object{}, byName: map[types.NamespacedName][]ranked{}}
+// newIndex returns an empty index.
+func newIndex() *index {
+	return &index{objects: map[types.NamespacedName]object{}, byName: map[types.NamespacedName][]ranked{}}
 }
 
-// Set records the rank of an object and the names that it refers to. It returns the names that it refers to or
+// set records the rank of an object and the names that it refers to. It returns the names that it refers to or
 // referred to, or nothing if it is unchanged. An object without names is forgotten. It compares few objects,
 // because a user may create any number with the same name.
-func (x *Index) Set(
+func (x *index) set(
 	name types.NamespacedName, rank int64, names ...types.NamespacedName,
 ) (changed []types.NamespacedName) {
 	x.mu.Lock()
@@ -63,15 +63,15 @@ func (x *Index) Set(
 }
 
 // find returns the position of an object among those that refer to a name.
-func (x *Index) find(name types.NamespacedName, o ranked) (at int, found bool) {
+func (x *index) find(name types.NamespacedName, o ranked) (at int, found bool) {
 	return slices.BinarySearchFunc(x.byName[name], o, func(a, b ranked) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.object.Namespace, b.object.Namespace),
 			cmp.Compare(a.object.Name, b.object.Name))
 	})
 }
 
-// First returns the first object that refers to a name, and whether there is one.
-func (x *Index) First(name types.NamespacedName) (first types.NamespacedName, found bool) {
+// first returns the first object that refers to a name, and whether there is one.
+func (x *index) first(name types.NamespacedName) (first types.NamespacedName, found bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if all := x.byName[name]; len(all) > 0 {
@@ -80,8 +80,8 @@ func (x *Index) First(name types.NamespacedName) (first types.NamespacedName, fo
 	return first, false
 }
 
-// Of returns the objects that refer to a name, sorted by rank and name.
-func (x *Index) Of(name types.NamespacedName) []types.NamespacedName {
+// of returns the objects that refer to a name, sorted by rank and name.
+func (x *index) of(name types.NamespacedName) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := make([]types.NamespacedName, len(x.byName[name]))

@@ -1,4 +1,4 @@
-package reconcile
+package keeper
 
 import (
 	"fmt"
@@ -14,37 +14,27 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-// Checker predicts injections. It is safe for concurrent use.
-type Checker struct {
-	// Enabled means that the policies are installed.
-	Enabled bool
-	// Protected namespaces get no sidecars.
-	Protected []string
-	// Labels returns the labels of a namespace that Read keeps, or false until namespaces are listed.
-	Labels func(namespace string) (labels map[string]string, known bool)
-
+// injection predicts whether pods get a sidecar.
+type injection struct {
+	// enabled means that the policies are installed.
+	enabled bool
+	// protected namespaces get no sidecars.
+	protected []string
+	// labels returns the labels of a namespace that readNamespace keeps, or false until namespaces are listed.
+	labels   func(namespace string) (labels map[string]string, known bool)
 	security policy.Evaluator
 }
 
-// NewChecker completes a Checker by the Pod Security standards.
-func NewChecker(c Checker) (*Checker, error) {
-	var err error
-	if c.security, err = policy.NewEvaluator(policy.DefaultChecks(), nil); err != nil {
-		return nil, fmt.Errorf("read the Pod Security standards: %w", err)
-	}
-	return &c, nil
-}
-
-// Namespace is the cached part of a namespace.
-type Namespace struct {
+// namespace is the cached part of a namespace.
+type namespace struct {
 	informer.Meta
 	// Labels are the labels that decide about sidecars.
 	Labels map[string]string
 }
 
-// ReadNamespace returns the cached part of a namespace.
-func ReadNamespace(m *metav1.PartialObjectMetadata) *Namespace {
-	n := &Namespace{Meta: informer.MetaOf(m), Labels: map[string]string{}}
+// readNamespace returns the cached part of a namespace.
+func readNamespace(m *metav1.PartialObjectMetadata) *namespace {
+	n := &namespace{Meta: informer.MetaOf(m), Labels: map[string]string{}}
 	for _, name := range []string{watchv1.InjectLabel, api.EnforceLevelLabel, api.EnforceVersionLabel} {
 		if value, found := m.Labels[name]; found {
 			n.Labels[name] = value
@@ -53,22 +43,22 @@ func ReadNamespace(m *metav1.PartialObjectMetadata) *Namespace {
 	return n
 }
 
-// Obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
+// obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
 // until namespaces are listed.
-func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
+func (c *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	problem := func(reason, message string) (*plan.Problem, bool) {
 		return &plan.Problem{Reason: reason, Message: message}, true
 	}
-	if !c.Enabled {
+	if !c.enabled {
 		return problem(watchv1.ReasonPoliciesMissing,
 			"the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one")
 	}
-	if slices.Contains(c.Protected, namespace) {
+	if slices.Contains(c.protected, namespace) {
 		return problem(watchv1.ReasonNamespaceNotEnabled,
 			"namespace "+namespace+" is protected; its pods get no sidecars")
 	}
-	labels, known := c.Labels(namespace)
+	labels, known := c.labels(namespace)
 	if !known {
 		return nil, false
 	}
@@ -80,7 +70,7 @@ func (c *Checker) Obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 }
 
 // insecure returns the violations of the namespace's Pod Security standard by a sidecar, if any.
-func (c *Checker) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
+func (c *injection) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// Invalid labels count as the strictest standard, as in the API server.
 	standard, _ := api.PolicyToEvaluate(labels, api.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})

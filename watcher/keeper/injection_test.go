@@ -1,21 +1,17 @@
-package reconcile_test
+package keeper
 
 import (
-	"testing"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/pod-security-admission/policy"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/reconcile"
 )
-
-func TestReconcile(t *testing.T) { suitetest.Run(t, "Reconcile") }
 
 // sidecar returns a sidecar that meets the standard "restricted" as far as a container can, after a
 // change.
@@ -33,16 +29,16 @@ func sidecar(change func(*plan.Sidecar)) *plan.Plan {
 func obstacle(enabled bool, p *plan.Plan, labels map[string]string) *plan.Problem {
 	GinkgoHelper()
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
-	checker, err := reconcile.NewChecker(reconcile.Checker{
-		Enabled: enabled, Protected: []string{"kube-system"}, Labels: func(name string) (map[string]string, bool) {
+	i := injection{
+		enabled: enabled, protected: []string{"kube-system"}, labels: func(name string) (map[string]string, bool) {
 			if name != namespace.Name {
 				return nil, true
 			}
-			return reconcile.ReadNamespace(namespace).Labels, true
+			return readNamespace(namespace).Labels, true
 		},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	found, known := checker.Obstacle(p)
+		security: suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil)),
+	}
+	found, known := i.obstacle(p)
 	Expect(known).To(BeTrue())
 	return found
 }
@@ -133,12 +129,8 @@ var _ = Describe("The obstacle of a sidecar", func() {
 	})
 
 	It("is unknown until the namespaces are listed", func() {
-		checker, err := reconcile.NewChecker(reconcile.Checker{
-			Enabled: true,
-			Labels:  func(string) (map[string]string, bool) { return nil, false },
-		})
-		Expect(err).NotTo(HaveOccurred())
-		_, known := checker.Obstacle(sidecar(same))
+		i := injection{enabled: true, labels: func(string) (map[string]string, bool) { return nil, false }}
+		_, known := i.obstacle(sidecar(same))
 		Expect(known).To(BeFalse())
 	})
 
@@ -155,24 +147,24 @@ func named(name string) types.NamespacedName {
 
 var _ = Describe("An index", func() {
 	It("finds objects by their current names, sorted by rank and name, and returns the changed names", func() {
-		x := reconcile.NewIndex()
+		x := newIndex()
 		shared, other := named("shared"), named("other")
-		Expect(x.Set(named("b"), 1, shared, other)).To(ConsistOf(shared, other))
-		Expect(x.Set(named("a"), 1, shared)).To(ConsistOf(shared))
-		Expect(x.Set(named("c"), 0, shared)).To(ConsistOf(shared))
-		Expect(x.Of(shared)).To(Equal([]types.NamespacedName{named("c"), named("a"), named("b")}))
-		first, _ := x.First(shared)
+		Expect(x.set(named("b"), 1, shared, other)).To(ConsistOf(shared, other))
+		Expect(x.set(named("a"), 1, shared)).To(ConsistOf(shared))
+		Expect(x.set(named("c"), 0, shared)).To(ConsistOf(shared))
+		Expect(x.of(shared)).To(Equal([]types.NamespacedName{named("c"), named("a"), named("b")}))
+		first, _ := x.first(shared)
 		Expect(first).To(Equal(named("c")))
 
-		Expect(x.Set(named("b"), 1, other)).To(ConsistOf(shared, other, other))
-		Expect(x.Set(named("b"), 1, other)).To(BeEmpty(), "unchanged")
-		Expect(x.Set(named("c"), 2, shared)).To(ConsistOf(shared, shared), "recreated")
-		Expect(x.Of(shared)).To(Equal([]types.NamespacedName{named("a"), named("c")}))
-		Expect(x.Of(other)).To(Equal([]types.NamespacedName{named("b")}))
-		Expect(x.Set(named("b"), 1)).To(ConsistOf(other))
-		Expect(x.Set(named("b"), 2)).To(BeEmpty(), "forgotten")
-		Expect(x.Of(other)).To(BeEmpty())
-		_, found := x.First(other)
+		Expect(x.set(named("b"), 1, other)).To(ConsistOf(shared, other, other))
+		Expect(x.set(named("b"), 1, other)).To(BeEmpty(), "unchanged")
+		Expect(x.set(named("c"), 2, shared)).To(ConsistOf(shared, shared), "recreated")
+		Expect(x.of(shared)).To(Equal([]types.NamespacedName{named("a"), named("c")}))
+		Expect(x.of(other)).To(Equal([]types.NamespacedName{named("b")}))
+		Expect(x.set(named("b"), 1)).To(ConsistOf(other))
+		Expect(x.set(named("b"), 2)).To(BeEmpty(), "forgotten")
+		Expect(x.of(other)).To(BeEmpty())
+		_, found := x.first(other)
 		Expect(found).To(BeFalse())
 	})
 })

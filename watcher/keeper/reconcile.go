@@ -1,21 +1,15 @@
-// Package reconcile applies the ConfigMap of a Watcher and reports the Watcher's status.
-package reconcile
+package keeper
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
@@ -30,53 +24,14 @@ const recheckInterval = 30 * time.Second
 // reported.
 var errOutdated = errors.New("the Watcher has changed")
 
-// Watcher is the cached part of a Watcher.
-type Watcher struct {
+// watcher is the cached part of a Watcher.
+type watcher struct {
 	informer.Meta
 
 	Plan *plan.Plan
 	// Status is the input for the next status, and Digest the digest of the whole status.
 	Status watchv1.WatcherStatus
 	Digest plan.Digest
-}
-
-// API is the Reconciler's access to the cluster.
-type API interface {
-	// Watcher returns the current Watcher (nil if it does not exist).
-	Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error)
-	// Find returns the metadata of a ConfigMap (nil if it does not exist).
-	Find(ctx context.Context, name types.NamespacedName) (*metav1.PartialObjectMetadata, error)
-	// Apply applies a ConfigMap. It conflicts if the ConfigMap is no longer at the version in the
-	// body.
-	Apply(ctx context.Context, name types.NamespacedName, body []byte) (*metav1.PartialObjectMetadata, error)
-	// Report replaces the status of a Watcher.
-	Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error)
-}
-
-// Deps are the dependencies of a Reconciler.
-type Deps struct {
-	// Protected namespaces are never changed.
-	Protected []string
-	API       API
-	Watchers  *informer.Informer[*Watcher]
-	Targets   *informer.Informer[*plan.Target]
-	// Claims finds Watchers by their ConfigMap. The oldest creates it, so every keeper picks the same one.
-	Claims    *Index
-	Compiler  *plan.Compiler
-	Injection *Checker
-	// Pods with sidecars (nil if they are not watched).
-	Pods     *Pods
-	Recorder *kube.Recorder
-	Metrics  *Metrics
-	Clock    clock.PassiveClock
-	Log      zerolog.Logger
-}
-
-// Reconciler reconciles Watchers. Concurrent calls must be about different Watchers.
-type Reconciler struct {
-	deps Deps
-	// memories maps the name of each Watcher to its *memory.
-	memories sync.Map
 }
 
 // memory is the state of a Watcher between two reconciles.
@@ -95,25 +50,23 @@ type memory struct {
 	counted *counted
 }
 
-// New returns a Reconciler.
-func New(d Deps) *Reconciler { return &Reconciler{deps: d} }
-
-// Reconcile reconciles one Watcher. It returns the time until the next call (0: on the next change).
-func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
-	w := r.deps.Watchers.Get(name)
+// reconcile reconciles one Watcher. It returns the time until the next call (0: on the next change). Concurrent calls
+// must be about different Watchers.
+func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
+	w := k.watchers.Get(name)
 	if w == nil {
-		r.memories.Delete(name)
+		k.memories.Delete(name)
 		return 0, nil
 	}
-	remembered, _ := r.memories.LoadOrStore(name, &memory{})
+	remembered, _ := k.memories.LoadOrStore(name, &memory{})
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
-	in := plan.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: r.deps.Clock.Now()}
-	if in.Obstacle = protects(r.deps.Protected, p); in.Obstacle == nil && p.Problem == nil {
-		again, err = r.reconcileTarget(ctx, &in, m)
+	in := plan.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
+	if in.Obstacle = protects(k.config.Selection.Protected, p); in.Obstacle == nil && p.Problem == nil {
+		again, err = k.reconcileTarget(ctx, &in, m)
 	}
 	if p.Sidecar != nil {
-		in.NotInjected, in.InjectionKnown = r.deps.Injection.Obstacle(p)
+		in.NotInjected, in.InjectionKnown = k.injection.obstacle(p)
 	}
 	switch {
 	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -121,15 +74,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	case apierrors.IsConflict(err):
 		return 0, err // retried with the new version
 	}
-	again = pace.Soonest(again, r.observe(&in, m))
-	return again, errors.Join(err, r.report(ctx, in, w.Digest))
+	again = pace.Soonest(again, k.observe(&in, m))
+	return again, errors.Join(err, k.report(ctx, in, w.Digest))
 }
 
 // reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
-func (r *Reconciler) reconcileTarget(
+func (k *keeper) reconcileTarget(
 	ctx context.Context, in *plan.Input, m *memory,
 ) (again time.Duration, err error) {
-	current, err := r.find(ctx, in.Plan, m)
+	current, err := k.find(ctx, in.Plan, m)
 	if err != nil {
 		return 0, err
 	}
@@ -149,18 +102,18 @@ func (r *Reconciler) reconcileTarget(
 	}
 	if m.refused != nil && m.digest == in.Plan.Digest {
 		in.Obstacle = m.refused
-		if wait := recheckInterval - r.deps.Clock.Since(m.tried); wait > 0 {
+		if wait := recheckInterval - k.clock.Since(m.tried); wait > 0 {
 			return wait, nil
 		}
-		return recheckInterval, r.apply(ctx, in, m)
+		return recheckInterval, k.apply(ctx, in, m)
 	}
-	if wait := r.limit(ctx, in, m); wait > 0 {
+	if wait := k.limit(ctx, in, m); wait > 0 {
 		return wait, nil
 	}
 	if in.Plan.Suspended && isRepair(in.Plan, current) {
 		return 0, nil
 	}
-	if err := r.apply(ctx, in, m); err != nil || in.Obstacle == nil {
+	if err := k.apply(ctx, in, m); err != nil || in.Obstacle == nil {
 		return 0, err
 	}
 	return recheckInterval, nil // an unchanged status triggers no other reconcile
@@ -176,21 +129,21 @@ func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Digest =
 
 // find returns the ConfigMap that a Watcher names (nil if it does not exist). It records in the memory
 // why the ConfigMap does not belong to the Watcher.
-func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Target, error) {
-	if t := r.deps.Targets.Get(p.Target); t != nil {
+func (k *keeper) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Target, error) {
+	if t := k.targets.Get(p.Target); t != nil {
 		m.obstacle, m.lookedUp = owns(p, t), time.Time{}
 		return t, nil
 	}
-	if first, found := r.deps.Claims.First(p.Target); found && first != p.Watcher {
+	if first, found := k.claims.first(p.Target); found && first != p.Watcher {
 		m.obstacle = owned(p, first.Name)
 		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
-	now := r.deps.Clock.Now()
+	now := k.clock.Now()
 	if m.obstacle != nil && m.generation == p.Generation && now.Sub(m.lookedUp) < recheckInterval {
 		return nil, nil //nolint:nilnil // looked up recently
 	}
 	m.obstacle, m.lookedUp, m.generation = nil, now, p.Generation
-	object, err := r.deps.API.Find(ctx, p.Target)
+	object, err := k.clients.Find(ctx, p.Target)
 	if err != nil || object == nil {
 		return nil, err
 	}
@@ -200,84 +153,84 @@ func (r *Reconciler) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.T
 }
 
 // apply applies the ConfigMap.
-func (r *Reconciler) apply(ctx context.Context, in *plan.Input, m *memory) error {
+func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
 	p := in.Plan
 	var version uint64
 	if in.Target != nil {
 		version = in.Target.Version
 	}
-	body, err := r.body(ctx, p, version)
+	body, err := k.body(ctx, p, version)
 	if err != nil {
 		return err
 	}
 	repair := m.digest == p.Digest && m.refused == nil || isRepair(p, in.Target)
-	m.tried = r.deps.Clock.Now()
-	object, err := r.deps.API.Apply(ctx, p.Target, body)
+	m.tried = k.clock.Now()
+	object, err := k.clients.Apply(ctx, p.Target, body)
 	if err != nil {
-		return r.failed(in, m, err)
+		return k.failed(in, m, err)
 	}
 	m.digest, m.refused, in.Obstacle = p.Digest, nil, nil
 	result := outcomeApplied
 	if repair {
 		result = outcomeRepaired
-		m.repairs.Count(r.deps.Clock.Now())
-		err = r.drifted(ctx, in)
+		m.repairs.Count(k.clock.Now())
+		err = k.drifted(ctx, in)
 	}
-	r.deps.Metrics.apply(result)
-	r.deps.Log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
+	k.metrics.applies.WithLabelValues(result).Inc()
+	k.log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
-	r.deps.Targets.Put(object)
+	k.targets.Put(object)
 	in.Target = plan.ReadTarget(object)
 	in.Applied = isApplied(p, in.Target)
 	return err
 }
 
 // body returns the request body for a plan, or errOutdated.
-func (r *Reconciler) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
-	w, err := r.deps.API.Watcher(ctx, p.Watcher)
+func (k *keeper) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
+	w, err := k.clients.Watcher(ctx, p.Watcher)
 	if err != nil {
 		return nil, err
 	}
 	if w == nil || w.UID != p.UID {
 		return nil, errOutdated
 	}
-	body, digest, err := r.deps.Compiler.Body(w, version)
+	body, digest, err := k.compiler.Body(w, version)
 	if err == nil && digest != p.Digest {
-		r.deps.Watchers.Put(w)
+		k.watchers.Put(w)
 		err = errOutdated
 	}
 	return body, err
 }
 
 // failed records a failed apply. It returns no error for failures that only an edit solves.
-func (r *Reconciler) failed(in *plan.Input, m *memory, err error) error {
+func (k *keeper) failed(in *plan.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
 	if problem == nil {
-		r.deps.Metrics.apply(outcomeFailed)
+		k.metrics.applies.WithLabelValues(outcomeFailed).Inc()
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
-	r.deps.Metrics.apply(outcomeRefused)
+	k.metrics.applies.WithLabelValues(outcomeRefused).Inc()
 	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest, problem
 	return nil
 }
 
 // report patches the status if it differs, and emits the changes as Events.
-func (r *Reconciler) report(ctx context.Context, in plan.Input, before plan.Digest) error {
+func (k *keeper) report(ctx context.Context, in plan.Input, before plan.Digest) error {
 	s := plan.Compute(in)
 	if plan.DigestOf(s) == before {
 		return nil
 	}
-	if err := r.emit(ctx, in, s); err != nil {
+	if err := k.emit(ctx, in, s); err != nil {
 		return err
 	}
-	w, err := r.deps.API.Report(ctx, in.Plan, s)
+	w, err := k.clients.Report(ctx, in.Plan, s)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil // deleted or recreated; the watch delivers that
 	}
 	if err != nil {
 		return fmt.Errorf("report the status of Watcher %s: %w", in.Plan.Watcher, err)
 	}
-	r.deps.Metrics.reports.Inc()
-	r.deps.Watchers.Put(w)
+	k.metrics.reports.Inc()
+	k.watchers.Put(w)
 	return nil
 }
