@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
@@ -35,7 +36,7 @@ type Deps struct {
 type Exporter struct {
 	every time.Duration
 	deps  Deps
-	last  atomic.Pointer[snapshot]
+	last  atomic.Pointer[reading]
 }
 
 // New returns an Exporter with the time between two readings.
@@ -47,7 +48,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
 	failing := false
 	read := func() {
-		s, err := e.read(ctx)
+		r, err := e.read(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -57,8 +58,11 @@ func (e *Exporter) Run(ctx context.Context) {
 		case err == nil && failing:
 			e.deps.Log.Info().Msg("the state of the pipeline can be read again")
 		}
-		failing = err != nil
-		e.last.Store(s)
+		if failing = err != nil; failing {
+			r = reading{}
+		}
+		r.set("up", "", number(!failing))
+		e.last.Store(&r)
 	}
 	read()
 	pace.Every(ctx, e.deps.Clock, e.every, read)
@@ -67,48 +71,37 @@ func (e *Exporter) Run(ctx context.Context) {
 // errDisconnected means that there is no connection to the broker.
 var errDisconnected = errors.New("no connection to NATS")
 
-// snapshot is the result of one reading.
-type snapshot struct {
-	// up means that the broker responded to all requests. Otherwise the other fields are empty.
-	up        bool
-	streams   map[string]*jetstream.StreamInfo
-	consumers map[string]consumer
-	timers    float64
+// reading has the values of one reading, by metric and label (empty: none).
+type reading map[string]map[string]float64
+
+func (r reading) set(metric, label string, value float64) {
+	if r[metric] == nil {
+		r[metric] = map[string]float64{}
+	}
+	r[metric][label] = value
 }
 
-// consumer is the state of a durable consumer.
-type consumer struct {
-	*jetstream.ConsumerInfo
-
-	// oldest is the age of the oldest unacknowledged message on the broker's clock (0: none).
-	oldest time.Duration
-}
-
-// read returns a snapshot, which is never nil.
-func (e *Exporter) read(ctx context.Context) (*snapshot, error) {
+func (e *Exporter) read(ctx context.Context) (reading, error) {
 	if !e.deps.Client.JetStream().Conn().IsConnected() {
-		return &snapshot{}, errDisconnected
+		return nil, errDisconnected
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	s := &snapshot{up: true, streams: map[string]*jetstream.StreamInfo{}, consumers: map[string]consumer{}}
+	r := reading{}
+	r.set("timers_messages", "", 0)
+	for _, reader := range readers() {
+		r.set("consumer_present", reader, 0)
+	}
 	for _, name := range streams() {
-		if err := e.stream(ctx, s, name); err != nil {
-			return &snapshot{}, err
+		if err := e.stream(ctx, r, name); err != nil {
+			return nil, err
 		}
 	}
-	if s.streams[pipeline.Requests] != nil {
-		timers, err := e.deps.Client.CountTimers(ctx)
-		if err != nil {
-			return &snapshot{}, err
-		}
-		s.timers = float64(timers)
-	}
-	return s, nil
+	return r, nil
 }
 
 // stream reads the state of a stream and its consumer, if they exist.
-func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
+func (e *Exporter) stream(ctx context.Context, r reading, name string) error {
 	stream, err := e.deps.Client.JetStream().Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
@@ -116,12 +109,24 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	if err != nil {
 		return fmt.Errorf("look up stream %s: %w", name, err)
 	}
-	s.streams[name] = stream.CachedInfo()
-	reader, read := map[string]string{
-		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
-	}[name]
-	if !read {
+	info, reader := stream.CachedInfo(), pipeline.WriterConsumer
+	r.set("stream_messages", name, float64(info.State.Msgs))
+	r.set("stream_bytes", name, float64(info.State.Bytes))
+	r.set("stream_replicas", name, float64(info.Config.Replicas))
+	r.set("stream_current_replicas", name, current(info))
+	if name != pipeline.Requests {
+		r.set("stream_limit_bytes", name, float64(info.Config.MaxBytes))
+	}
+	switch name {
+	case pipeline.Failures:
 		return nil
+	case pipeline.Requests:
+		reader = pipeline.FetcherConsumer
+		timers, err := e.deps.Client.CountTimers(ctx)
+		if err != nil {
+			return err
+		}
+		r.set("timers_messages", "", float64(timers))
 	}
 	found, err := stream.Consumer(ctx, reader)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -130,12 +135,17 @@ func (e *Exporter) stream(ctx context.Context, s *snapshot, name string) error {
 	if err != nil {
 		return fmt.Errorf("look up consumer %s of stream %s: %w", reader, name, err)
 	}
-	c := consumer{ConsumerInfo: found.CachedInfo()}
-	if c.oldest, err = e.oldest(ctx, c.ConsumerInfo, s.streams[name]); err != nil {
-		return err
-	}
-	s.consumers[reader] = c
-	return nil
+	c := found.CachedInfo()
+	oldest, err := e.oldest(ctx, c, info)
+	r.set("consumer_present", reader, 1)
+	r.set("consumer_paused", reader, number(c.Paused))
+	r.set("backlog_messages", reader, float64(c.NumPending))
+	r.set("in_flight_messages", reader, float64(c.NumAckPending))
+	r.set("in_flight_limit_messages", reader, float64(c.Config.MaxAckPending))
+	r.set("redelivered_messages", reader, float64(c.NumRedelivered))
+	r.set("waiting_pulls", reader, float64(c.NumWaiting))
+	r.set("oldest_message_age_seconds", reader, oldest.Seconds())
+	return err
 }
 
 // oldest returns the age of a consumer's oldest unacknowledged message.
@@ -163,4 +173,67 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 		return 0, err
 	}
 	return max(0, c.TimeStamp.Sub(at)), nil
+}
+
+func streams() []string { return []string{pipeline.Requests, pipeline.Results, pipeline.Failures} }
+
+func readers() []string { return []string{pipeline.FetcherConsumer, pipeline.WriterConsumer} }
+
+// Measure creates the metrics. They have series only while the exporter runs. While the broker does not
+// respond, only up has one.
+func (e *Exporter) Measure(set *metric.Set) {
+	var families []metric.Family
+	add := func(name, help string, labels ...metric.Label) {
+		families = append(families, metric.Family{Name: name, Help: help, Labels: labels})
+	}
+	add("up", "Whether the broker responded when it was last asked about the pipeline: 0 or 1.")
+	add("timers_messages", "Pending timers of retries, refreshes, rechecks and parked attempts.")
+	consumer, stream := metric.Of("consumer", readers()...), metric.Of("stream", streams()...)
+	add("consumer_present", "Whether the consumer exists: 0 or 1.", consumer)
+	add("consumer_paused", "Whether curlctl has paused the consumer: 0 or 1.", consumer)
+	add("backlog_messages", "Messages that were not delivered yet.", consumer)
+	add("in_flight_messages", "Messages that were delivered and are not acknowledged yet.", consumer)
+	add("in_flight_limit_messages", "Maximum number of messages in flight, over all replicas.", consumer)
+	add("redelivered_messages", "Messages in flight that were delivered more than once.", consumer)
+	add("waiting_pulls", "Pending pull requests. None for long means no reader.", consumer)
+	add("oldest_message_age_seconds", "Age of the oldest unacknowledged message, 0 without one.", consumer)
+	add("stream_messages", "Messages in the stream.", stream)
+	add("stream_bytes", "Size of the stream.", stream)
+	add("stream_replicas", "Configured replicas of the stream.", stream)
+	add("stream_current_replicas", "Replicas that are up to date, the leader included.", stream)
+	add("stream_limit_bytes", "Maximum size of the stream. The stream of requests has no limit.",
+		metric.Of("stream", pipeline.Results, pipeline.Failures))
+	set.Families(func() []map[string]float64 {
+		values := make([]map[string]float64, len(families))
+		if last := e.last.Load(); last != nil {
+			for i, f := range families {
+				values[i] = (*last)[f.Name]
+			}
+		}
+		return values
+	}, families...)
+}
+
+// current returns the number of up-to-date replicas of a stream.
+func current(i *jetstream.StreamInfo) float64 {
+	if i.Cluster == nil || i.Config.Replicas <= 1 {
+		return 1
+	}
+	n := 0
+	if i.Cluster.Leader != "" {
+		n++
+	}
+	for _, r := range i.Cluster.Replicas {
+		if r.Current && !r.Offline {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }
