@@ -156,6 +156,8 @@ var _ = Describe("Access to a cluster", Ordered, func() {
 })
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
+	BeforeEach(func() { GinkgoT().Setenv("PATH", GinkgoT().TempDir()) }) // no kubectl
+
 	It("is the folder with the programs", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver", "kubectl")
@@ -164,6 +166,15 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
 		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
+	})
+
+	It("needs no kubectl if one is installed", func(ctx SpecContext) {
+		dir, installed := GinkgoT().TempDir(), GinkgoT().TempDir()
+		write(dir, "", "etcd", "kube-apiserver")
+		write(installed, "", "kubectl")
+		GinkgoT().Setenv("PATH", installed)
+		GinkgoT().Setenv(controlplane.EnvDir, dir)
+		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})).To(Equal(controlplane.Programs{Dir: dir}))
 	})
 
 	DescribeTable("is rejected with one sentence for",
@@ -177,7 +188,7 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 			Expect(err).To(MatchError(And(
 				ContainSubstring(message),
 				ContainSubstring(dir),
-				HaveSuffix(": point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver and kubectl, or unset it to have "+
+				HaveSuffix(": point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver, kubectl, or unset it to have "+
 					"them downloaded or built"),
 			)))
 		},
@@ -289,7 +300,7 @@ var _ = Describe("A cache of control planes", func() {
 		_, err := controlplane.FindPrograms(ctx, options)
 		Expect(err).To(MatchError(controlplane.ErrNoToolchain))
 		Expect(err).To(MatchError(
-			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver and kubectl")))
+			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kubectl")))
 	})
 
 	It("quotes the last lines of a failed build, and leaves no partial result", func(ctx SpecContext) {

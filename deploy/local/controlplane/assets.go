@@ -32,7 +32,7 @@ const (
 
 // ProgramOptions configure FindPrograms.
 type ProgramOptions struct {
-	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
+	// Build ignores KUBEBUILDER_ASSETS, archives of envtest and an installed kubectl.
 	Build bool
 	// Progress receives the progress, for people. Nil means no output.
 	Progress io.Writer
@@ -45,7 +45,7 @@ type ProgramOptions struct {
 	display *progress
 }
 
-// Programs are etcd, kube-apiserver and kubectl in one folder.
+// Programs are etcd, kube-apiserver and, unless one is installed, kubectl in one folder.
 type Programs struct {
 	Dir string
 }
@@ -63,11 +63,10 @@ func (b Programs) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
 // cache, which it fills from an archive of envtest or by a build from source, which takes minutes.
 func FindPrograms(ctx context.Context, o ProgramOptions) (Programs, error) {
 	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
-		found, err := binariesIn(dir)
+		found, err := o.binariesIn(dir)
 		if err != nil {
-			return Programs{}, fmt.Errorf(
-				"%w: point %s at a folder with %s, %s and %s, or unset it to have them downloaded or built",
-				err, EnvDir, etcd, apiServer, kubectl)
+			return Programs{}, fmt.Errorf("%w: point %s at a folder with %s, or unset it to have them downloaded or built",
+				err, EnvDir, o.needed())
 		}
 		return found, nil
 	}
@@ -88,7 +87,7 @@ func Kubectl() (string, bool) {
 	if path, err := exec.LookPath(kubectl); err == nil {
 		return path, true
 	}
-	found, err := binariesIn(os.Getenv(EnvDir))
+	found, err := ProgramOptions{}.binariesIn(os.Getenv(EnvDir))
 	if err != nil {
 		cache, _ := cacheDir() // without a home folder, find fails
 		found, err = ProgramOptions{Cache: cache}.find()
@@ -96,7 +95,16 @@ func Kubectl() (string, bool) {
 	return found.Kubectl(), err == nil
 }
 
-func programs() []string { return []string{etcd, apiServer, kubectl} }
+// programs are the needed ones. People use their own kubectl, whose build takes a minute.
+func (o ProgramOptions) programs() []string {
+	if _, err := exec.LookPath(kubectl); err == nil && !o.Build {
+		return []string{etcd, apiServer}
+	}
+	return []string{etcd, apiServer, kubectl}
+}
+
+// needed is a list of the programs, for people.
+func (o ProgramOptions) needed() string { return strings.Join(o.programs(), ", ") }
 
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
@@ -105,12 +113,12 @@ func cacheDir() (string, error) {
 
 // binariesIn returns the programs in dir. The error wraps ErrMissing and names the first program that is missing
 // or cannot be executed.
-func binariesIn(dir string) (Programs, error) {
+func (o ProgramOptions) binariesIn(dir string) (Programs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Programs{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
-	for _, name := range programs() {
+	for _, name := range o.programs() {
 		info, err := os.Stat(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -130,8 +138,8 @@ func (o ProgramOptions) fetched() string { return o.built() + "-envtest" }
 
 // find returns the programs if the cache has them.
 func (o ProgramOptions) find() (found Programs, err error) {
-	if found, err = binariesIn(o.built()); err != nil && !o.Build {
-		found, err = binariesIn(o.fetched())
+	if found, err = o.binariesIn(o.built()); err != nil && !o.Build {
+		found, err = o.binariesIn(o.fetched())
 	}
 	return found, err
 }
@@ -153,12 +161,12 @@ func (o ProgramOptions) fill(ctx context.Context) (Programs, error) {
 		return found, nil
 	}
 	if !o.Build {
-		if err = provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
+		if err = o.provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
 			o.display.note("control plane: no archive of envtest, building from source: %s", err)
 		}
 	}
 	if o.Build || err != nil {
-		if err := provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
+		if err := o.provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
 			return Programs{}, err
 		}
 	}
@@ -181,7 +189,7 @@ func (o ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
 
 // provide fills a folder next to target and then renames it, so that an interrupted process never leaves an
 // incomplete target.
-func provide(target string, fill func(scratch string) error) error {
+func (o ProgramOptions) provide(target string, fill func(scratch string) error) error {
 	scratch := target + ".new"
 	if err := os.RemoveAll(scratch); err != nil {
 		return fmt.Errorf("remove an interrupted build: %w", err)
@@ -193,7 +201,7 @@ func provide(target string, fill func(scratch string) error) error {
 	if err := fill(scratch); err != nil {
 		return err
 	}
-	if _, err := binariesIn(scratch); err != nil {
+	if _, err := o.binariesIn(scratch); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(target), os.Rename(scratch, target)); err != nil {

@@ -60,7 +60,7 @@ func (o ProgramOptions) build(ctx context.Context, scratch string) error {
 	}
 	err := o.compile(ctx, scratch)
 	if errors.Is(err, ErrNoToolchain) {
-		return fmt.Errorf("%w: install Go or set %s to a folder with %s, %s and %s", err, EnvDir, etcd, apiServer, kubectl)
+		return fmt.Errorf("%w: install Go or set %s to a folder with %s", err, EnvDir, o.needed())
 	}
 	if err != nil {
 		return fmt.Errorf("build the control plane: %w", err)
@@ -81,8 +81,10 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 	}
 	const etcdPackage = "go.etcd.io/etcd/server/v3"
 	flags := buildFlags(kubernetesVersion())
-	common := slices.Concat(flags,
-		[]string{etcdPackage, "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kubectl"})
+	common := append(flags, etcdPackage)
+	for _, name := range o.programs()[1:] {
+		common = append(common, "k8s.io/kubernetes/cmd/"+name)
+	}
 	build := []string{"build", "-v", "-o", scratch + string(filepath.Separator)}
 	stale, downloads := 0, 0
 	var built, total atomic.Int64
