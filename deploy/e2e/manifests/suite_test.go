@@ -3,7 +3,7 @@
 //
 // It does not use kubeconform, which needs JSON schemas. The API server already has them: a dry run with field
 // validation decodes strictly and validates more than any schema. Custom resources of KEDA and the Prometheus
-// operator are checked in the same way, with their definitions in testdata/crds.
+// operator are checked in the same way, with their definitions in testdata/crds.yaml.
 package manifests_test
 
 import (
@@ -218,12 +218,5 @@ func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error
 // definitions returns the custom resource definitions that the chart may render.
 func definitions() []object {
 	GinkgoHelper()
-	files := suitetest.Must(filepath.Glob("testdata/crds/*.yaml"))
-	Expect(files).NotTo(BeEmpty())
-	var all []object
-	for _, file := range files {
-		text := suitetest.Must(os.ReadFile(file))
-		all = append(all, parse(text)...)
-	}
-	return all
+	return parse(suitetest.Must(os.ReadFile("testdata/crds.yaml")))
 }

@@ -150,11 +150,8 @@ var _ = Describe("The alerting rules", func() {
 	})
 })
 
-var (
-	// panelName matches the title of a panel in a runbook, and promql a query.
-	panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
-	promql    = regexp.MustCompile("(?s)```promql\n(.+?)\n```")
-)
+// panelName matches the title of a panel in a runbook.
+var panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
 
 var _ = Describe("The runbooks", func() {
 	It("have a section for every alert, and for nothing else", func() {
@@ -173,15 +170,11 @@ var _ = Describe("The runbooks", func() {
 		}
 	})
 
-	It("name existing panels, and query only existing metrics", func() {
+	It("name existing panels", func() {
 		text := string(suitetest.Must(os.ReadFile(runbooks)))
 		d := suitetest.Must(monitor.ReadDashboard(dashboards))
 		for _, panel := range panelName.FindAllStringSubmatch(text, -1) {
 			Expect(d.Panels).To(ContainElement(HaveField("Title", panel[1])))
-		}
-		c := catalogue(allRules())
-		for _, query := range promql.FindAllStringSubmatch(text, -1) {
-			Expect(monitor.Query(query[1]).Check(c)).To(Succeed())
 		}
 	})
 })
