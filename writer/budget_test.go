@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
@@ -116,39 +115,6 @@ var _ = Describe("A tenant with slow results", func() {
 		w.startWithoutWaiting()
 		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
 			Should(HaveKeyWithValue("mydata", "body"))
-	})
-})
-
-var _ = Describe("A malformed message", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		w.start()
-	})
-
-	It("becomes a dead letter with its subject and payload, and does not delay others", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		good := w.content(w.want(cm, "mydata", url), "body")
-		key := pipeline.KeyOf(good.GetWant())
-		raw := func(subject string, data []byte) { must(w.js.Publish(w.ctx(), subject, data)) }
-		raw("curl.result.content.ns.name", []byte("too few tokens"))
-		raw("curl.result.content.ns.name.*", []byte("not escaped"))
-		raw(key.Content(), []byte("\xffgarbage"))
-		raw(key.Content(), nil)
-		raw(key.Content(), []byte(strings.Repeat("long ", 50_000)))
-		w.publish(good)
-		w.acknowledged()
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
-		deadLetters := w.deadLetters()
-		Expect(deadLetters).To(HaveLen(5))
-		for _, letter := range deadLetters {
-			Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
-			Expect(len(letter.GetPayload())).To(BeNumerically("<=", 64<<10))
-		}
-		// Messages are handled concurrently, so dead letters come in any order.
-		Expect(deadLetters).To(ContainElement(And(HaveField("Subject", "curl.result.content.ns.name"),
-			HaveField("Payload", []byte("too few tokens")))))
 	})
 })
 

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"sync"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -80,9 +79,6 @@ func TestCommandRefuses(t *testing.T) {
 
 const url = "https://data.example.com/greeting?token=secret"
 
-// linger is long enough to batch results on a busy machine.
-const linger = 2 * time.Second
-
 var _ = Describe("A fetched body", func() {
 	var w *world
 
@@ -91,40 +87,31 @@ var _ = Describe("A fetched body", func() {
 		w.start()
 	})
 
-	It("is written with a single request", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
-
+	It("costs one request, and a read only if the object is not known or has changed", func() {
+		cm := w.create(asking("cm", "a="+url+" b="+url))
+		w.apply(w.content(w.want(cm, "a", url), "hello there"))
 		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"mydata": "hello there"}))
-		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps"}))
-		Expect(entry(got, "mydata")).To(And(
+		Expect(got.Data).To(Equal(map[string]string{"a": "hello there"}))
+		Expect(entry(got, "a")).To(And(
 			HaveField("URL", url), HaveField("SHA256", sum("hello there")), HaveField("Size", int64(11)),
 			HaveField("Error", ""), HaveField("Fence.Seq", uint64(101)),
 		))
 		Expect(w.events(cm)).To(BeEmpty())
-	})
-
-	It("needs no read after another write to the same object", func() {
-		cm := w.create(asking("cm", "a="+url+" b="+url))
-		w.apply(w.content(w.want(cm, "a", url), "A"))
 		w.apply(w.content(w.want(cm, "b", url), "B"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "PATCH configmaps"}))
-	})
 
-	It("needs a read after a conflict if the object has changed", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"theirs": "value"} })
-		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there", "theirs": "value"}))
+		By("after a change by somebody else")
+		w.calls.reset()
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["theirs"] = "value" })
+		w.apply(w.content(w.want(cm, "b", url), "C"))
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"a": "hello there", "b": "C", "theirs": "value"}))
 		Expect(w.calls.all()).To(Equal([]string{"PATCH configmaps", "GET configmaps", "PATCH configmaps"}))
-	})
 
-	It("needs a read of the metadata before the patch after a refresh", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(due(w.want(cm, "mydata", url)), "hello there"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "hello there"}))
+		By("for a timer, whose message does not show the object")
+		w.calls.reset()
+		other := w.create(asking("other", "mydata="+url))
+		w.apply(w.content(due(w.want(other, "mydata", url)), "hello there"))
+		Expect(w.get("other").Data).To(Equal(map[string]string{"mydata": "hello there"}))
 		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
 	})
 
@@ -190,21 +177,6 @@ var _ = Describe("An object without a record of owners", func() {
 		list := must(w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(),
 			metav1.ListOptions{FieldSelector: "metadata.name=bare"}))
 		Expect(list.Items).To(BeEmpty())
-	})
-
-	It("keeps a value whose owner was removed from the record", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		cm := asking("cm", "mydata="+url)
-		cm.Data = map[string]string{"mydata": "theirs"}
-		w.create(cm)
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
-		cm = w.edit("cm", func(cm *corev1.ConfigMap) {
-			cm.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`)
-		})
-		Expect(ownerOf(cm, "mydata").State).To(Equal(annotation.None))
-		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "ours"))
-		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "theirs"}))
 	})
 })
 

@@ -26,8 +26,6 @@ type Config struct {
 	// Concurrency is the maximum number of concurrent patches. Above 32, an API server on two cores
 	// gets slower, not busier.
 	Concurrency int
-	// Linger is how long the first result for a ConfigMap waits for others to share its patch.
-	Linger time.Duration
 	// Prune removes keys that are no longer annotated.
 	Prune bool
 	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
@@ -47,7 +45,6 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	c.Selection.BindFlags(fs)
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
-	c.Linger = 2 * time.Millisecond
 	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants, made by curlctl identities (without it each object is read before it is written)")

@@ -25,7 +25,7 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
-	m.applier = apply.NewMetrics(m.own, messages)
+	m.applier = apply.NewMetrics(m.own)
 	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
 	return m
 }

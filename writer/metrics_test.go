@@ -1,7 +1,6 @@
 package writer_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -22,91 +21,25 @@ func (w *world) value(series string) func() (float64, error) {
 	return func() (float64, error) { return suitetest.MetricValue(w.metrics, series) }
 }
 
-// move is an action that moves a series of the writer.
-type move struct {
-	series string
-	do     func(*world)
-	// to is the value afterwards. Nil means more than before.
-	to OmegaMatcher
-}
-
 const own = "curlmethat_writer_"
 
-// moves has one action for each metric.
-func moves() []move {
-	write := func(w *world) {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-	}
-	fail := func(w *world) {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.publish(w.failure(w.want(cm, "mydata", url), 500))
-	}
-	conflict := func(w *world) {
-		want := w.want(w.create(asking("cm", "mydata="+url)), "mydata", url)
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"a": "b"} })
-		w.publish(w.content(want, "body"))
-	}
-	outage := func(w *world) {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.unreachable()
-		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.failure(w.want(cm, "mydata", url), 500))
-	}
-	garbage := func(w *world) {
-		must(w.js.Publish(w.ctx(), "curl.result.content.ns.cm.key", []byte("garbage")))
-	}
-	return []move{
-		{own + `results_total{verdict="written"}`, write, nil},
-		{own + `patches_total{outcome="ok"}`, write, nil},
-		{own + `patches_total{outcome="conflict"}`, conflict, nil},
-		{own + `patches_total{outcome="unavailable"}`, outage, nil},
-		{own + "conflicts_exhausted_total", contend, nil},
-		{own + `reads_total{kind="metadata"}`, conflict, nil},
-		{own + `messages_total{disposition="ack"}`, write, nil},
-		{own + `messages_total{disposition="retry"}`, outage, nil},
-		{own + `messages_total{disposition="dead_letter"}`, garbage, nil},
-		{own + `events_emitted_total{reason="BadStatus"}`, fail, nil},
-		{own + "batch_messages", write, nil},
-		{own + "apply_duration_seconds", write, nil},
-		{own + "result_age_seconds", write, nil},
-		{own + "in_flight_messages", hold, nil},
-		{own + "api_server_available", outage, BeZero()},
-		{`rest_client_requests_total{code="200",method="PATCH"}`, write, nil},
-		{`rest_client_request_duration_seconds{method="PATCH"}`, write, nil},
+// moved are the series that the work of a writer increases.
+func moved() []string {
+	return []string{
+		own + `results_total{verdict="written"}`, own + `patches_total{outcome="ok"}`,
+		own + `patches_total{outcome="conflict"}`, own + `patches_total{outcome="unavailable"}`,
+		own + "conflicts_exhausted_total", own + `reads_total{kind="metadata"}`,
+		own + `messages_total{disposition="ack"}`, own + `messages_total{disposition="retry"}`,
+		own + `messages_total{disposition="dead_letter"}`, own + `events_emitted_total{reason="BadStatus"}`,
+		own + "batch_messages", own + "apply_duration_seconds", own + "result_age_seconds",
+		`rest_client_requests_total{code="200",method="PATCH"}`, `rest_client_request_duration_seconds{method="PATCH"}`,
 	}
 }
 
-// contend changes the object before each patch.
-func contend(w *world) {
-	cm := w.create(asking("cm", "mydata="+url))
-	edits := 0
-	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
-		if r.Method == http.MethodPatch && edits < 20 {
-			edits++
-			w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"edit": fmt.Sprint(edits)} })
-		}
-		return next(r)
-	})
-	w.publish(w.content(w.want(cm, "mydata", url), "body"))
-}
-
-// hold blocks patches until the spec ends.
-func hold(w *world) {
-	held, release := context.WithCancel(context.Background())
-	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
-		if r.Method == http.MethodPatch {
-			<-held.Done()
-		}
-		return next(r)
-	})
-	DeferCleanup(release)
-	cm := w.create(asking("cm", "mydata="+url))
-	w.publish(w.content(w.want(cm, "mydata", url), "body"))
-}
-
-// shown are the metrics with a spec of their own, without a move.
+// shown are the metrics that others move or read.
 func shown() []string {
 	return []string{
+		own + "api_server_available", own + "in_flight_messages",
 		own + "in_flight_limit_messages", own + "denied_namespaces", own + "annotation_to_data_seconds",
 		own + "over_budget_total", own + "events_dropped_total", own + "versions_total",
 	}
@@ -115,19 +48,39 @@ func shown() []string {
 func definitions() []metric.Definition { return append(process.Metrics("writer"), writer.Metrics()...) }
 
 var _ = Describe("The metrics of a writer", func() {
-	for _, m := range moves() {
-		It("move: "+m.series, func(ctx SpecContext) {
-			w := newWorld(ctx)
-			w.start()
-			before := must(w.value(m.series)())
-			m.do(w)
-			to := m.to
-			if to == nil {
-				to = BeNumerically(">", before)
+	It("move with its work", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.start()
+		before := map[string]float64{}
+		for _, series := range moved() {
+			before[series] = must(w.value(series)())
+		}
+		edit := func(value int) {
+			w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"edit": fmt.Sprint(value)} })
+		}
+		cm := w.create(asking("cm", "mydata="+url+" other="+url))
+		edit(0)
+		must(w.js.Publish(ctx, "curl.result.content.ns.cm.key", []byte("garbage")))
+		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
+
+		edits := 0
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if r.Method == http.MethodPatch && edits < 20 {
+				edits++
+				edit(edits)
 			}
-			Eventually(w.value(m.series)).Should(to)
+			return next(r)
 		})
-	}
+		w.apply(w.content(w.want(cm, "mydata", url), "another body"))
+
+		w.calls.unreachable()
+		Expect(w.value(own + "api_server_available")()).To(BeEquivalentTo(1))
+		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.failure(w.want(cm, "mydata", url), 500))
+		Eventually(w.value(own + "api_server_available")).Should(BeZero())
+		for series, value := range before {
+			Eventually(w.value(series)).Should(BeNumerically(">", value), series)
+		}
+	})
 
 	It("show the number of namespaces without a permission", func(ctx SpecContext) {
 		w := newWorld(ctx)
@@ -158,11 +111,7 @@ var _ = Describe("The metrics of a writer", func() {
 	})
 
 	It("each have a spec", func() {
-		series := shown()
-		for _, m := range moves() {
-			series = append(series, m.series)
-		}
-		Expect(suitetest.UnnamedMetrics(writer.Metrics(), series)).To(BeEmpty())
+		Expect(suitetest.UnnamedMetrics(writer.Metrics(), append(shown(), moved()...))).To(BeEmpty())
 	})
 
 	It("follow the conventions and their definitions, and show a setting", func(ctx SpecContext) {

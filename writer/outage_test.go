@@ -91,18 +91,6 @@ var _ = Describe("A failed fetch", func() {
 		w.start()
 	})
 
-	It("has an Event with the address of its URL, but no log line with it", func() {
-		const secret = "https://[2001:db8::1]:8443/x"
-		cm := w.create(asking("cm", "mydata="+secret))
-		r := w.failure(w.want(cm, "mydata", secret), 0)
-		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
-		r.GetFailure().Host = "2001:db8::1"
-		w.apply(r)
-		Expect(w.events(cm)).To(ConsistOf("Warning AddressDenied: fetching from 2001:db8::1 is not allowed; " +
-			"key mydata has no value yet [why-empty 4]"))
-		Expect(string(w.log.Contents())).NotTo(ContainSubstring("2001:db8"))
-	})
-
 	It("has one Event even if the writer dies before or after it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "good"))

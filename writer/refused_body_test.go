@@ -49,16 +49,11 @@ var _ = Describe("A body that the API server refuses", func() {
 
 	It("has one Event if it would make the object too large, and other keys are written", func() {
 		big := strings.Repeat("x", 700_000)
-		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url))
-		w.stop()
-		a, b, c := w.content(w.want(cm, "a", url), big), w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url),
-			"small")
-		w.publish(a, b, c)
-		w.config.Linger = linger
-		w.start()
-		w.acknowledged()
+		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url+" d="+url))
+		w.together(w.content(w.want(cm, "d", url), "first"), w.content(w.want(cm, "a", url), big),
+			w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url), "small"))
 		got := w.get("cm")
-		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(2)))
+		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(3)))
 		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
 		Expect(w.events(cm)).
 			To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed 1 MiB with the body for key b (700,000 bytes); " +
@@ -75,28 +70,15 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
 	})
 
-	It("is not a page either, unless the key holds one or an annotation allows it", func() {
+	It("becomes a dead letter if it is a page and the key holds none", func() {
 		const page = "<!doctype html>\n<title>Sign in</title>"
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), `{"good":true}`))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
-		got := w.get("cm")
-		Expect(got.Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
-		Expect(entry(got, "mydata")).To(
-			And(HaveField("Error", "ContentRejected"), HaveField("SHA256", sum(`{"good":true}`))))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
 		letter := w.deadLetters()[0]
 		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(string(letter.GetSnippet())).To(Equal(page))
-		By("recovering when the body is back")
-		w.apply(w.content(due(w.want(cm, "mydata", url)), `{"good":1}`))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":1}`))
-		Expect(w.events(cm)).To(ConsistOf(
-			HavePrefix("Warning ContentRejected: data.example.com responded with an HTML page"),
-			HavePrefix("Normal Recovered: ")))
-		By("being allowed")
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-allow-html"] = "true" })
-		w.apply(w.content(due(w.want(w.get("cm"), "mydata", url)), page))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", page))
 	})
 
 	It("is not one of 960,000 bytes of UTF-16 text, although it has 3.4 MB as JSON", func() {
@@ -142,13 +124,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		for i := range keys {
 			results = append(results, w.content(w.want(cm, fmt.Sprintf("k%d", i), url), "body"))
 		}
-		w.stop()
-		w.publish(results...)
-		w.config.Linger = linger
-		w.start()
-		w.acknowledged()
-		// Results that arrive during the work form further batches.
-		Expect(patches()).To(BeNumerically("<=", keys/4))
+		w.together(results[0], results[1:]...)
+		Expect(patches()).To(Equal(2), "one for the first key, and one for all others")
 		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 

@@ -20,13 +20,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-const (
-	// messages and messageBytes limit the messages in flight, so that their bodies fit into the memory of a
-	// small pod.
-	messages     = 256
-	messageBytes = 64 << 20
-)
-
 // Run applies results until ctx is done. Then it finishes the results that it has begun, returns the others to
 // NATS, and returns nil.
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
@@ -52,7 +45,6 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
-	results := apply.NewInbox(applier)
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
@@ -63,17 +55,17 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	})
 	group.Go(func() error { return signatures.Run(ctx, reload.Report(rt.Log)) })
 	group.Go(func() error {
-		defer results.Wait()
+		defer applier.Wait()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 			Stream:      pipeline.Results,
 			Consumer:    pipeline.WriterConsumer,
-			Concurrency: messages,
-			MaxBytes:    messageBytes,
+			Concurrency: apply.MaxMessages,
+			MaxBytes:    apply.MaxBytes,
 			State:       state,
 			// The writer may not access the records of started messages in the stream of requests.
 			MaxUnended: pipeline.Uncounted,
-			Observe:    results.Observe,
-		}, results.Handle)
+			Observe:    applier.Observe,
+		}, applier.Handle)
 	})
 	return group.Wait()
 }
@@ -88,10 +80,9 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}
 	return apply.New(apply.Config{
-		Protected: c.Selection.Protected,
-		Limits:    apply.Limits{Linger: c.Linger, Concurrency: c.Concurrency, Messages: messages, Bytes: messageBytes},
-		Planner:   plan.Planner{Prune: c.Prune},
-		Decoder:   plan.Decoder{Grammar: grammar, Selector: selector},
-		Writes:    c.Writes, WriteBytes: c.WriteBytes, Events: c.Events, History: c.History,
+		Protected: c.Selection.Protected, Concurrency: c.Concurrency,
+		Planner: plan.Planner{Prune: c.Prune},
+		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
+		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events, History: c.History,
 	}, d)
 }

@@ -218,6 +218,28 @@ func (w *world) apply(results ...*v1.Result) {
 	w.acknowledged()
 }
 
+// together publishes results of one object so that all except the first are applied as one batch.
+func (w *world) together(first *v1.Result, rest ...*v1.Result) {
+	GinkgoHelper()
+	begun, release := make(chan struct{}), make(chan struct{})
+	block := sync.OnceFunc(func() {
+		close(begun)
+		<-release
+	})
+	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+		if r.Method == http.MethodPatch {
+			block()
+		}
+		return next(r)
+	})
+	w.publish(first)
+	Eventually(begun).Should(BeClosed())
+	w.publish(rest...)
+	Eventually(w.value(own + "in_flight_messages")).Should(BeEquivalentTo(1 + len(rest)))
+	close(release)
+	w.acknowledged()
+}
+
 // acknowledged waits until no message is queued or in flight.
 func (w *world) acknowledged() {
 	GinkgoHelper()

@@ -72,6 +72,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(proto.Unmarshal(deadLetters(ctx, c)[0].Data, kept)).To(Succeed())
 		Expect(kept.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
 		Expect(kept.GetSubject()).To(Equal(key.Want()))
+		Expect(kept.GetPayload()).NotTo(BeEmpty())
 	})
 
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {

@@ -42,8 +42,8 @@ type Config struct {
 	Decoder plan.Decoder
 	// Protected has the namespaces that are never served.
 	Protected []string
-	// Limits of the queue.
-	Limits Limits
+	// Concurrency is the maximum number of objects that are worked on at a time.
+	Concurrency int
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config
 	// History says which bodies are kept for a rollback.
@@ -65,7 +65,7 @@ type Deps struct {
 	Log zerolog.Logger
 }
 
-// Applier applies results to ConfigMaps.
+// Applier applies results to ConfigMaps while the API server is available.
 type Applier struct {
 	config Config
 	deps   Deps
@@ -80,6 +80,7 @@ type Applier struct {
 	// faults counts failed requests in a row by object.
 	faults  expiring[types.NamespacedName, int]
 	budgets budgets
+	queue   *queue
 	history *history
 	lines   *process.SampledLog
 	// eventsRefused means that the refusal of Events is already logged.
@@ -90,10 +91,8 @@ type Applier struct {
 
 // New returns an applier.
 func New(c Config, d Deps) (*Applier, error) {
-	lines := process.NewSampledLog(d.Log)
-	history, err := newHistory(c.History, d.Pipeline, d.Metrics, lines)
-	return &Applier{
-		config: c, deps: d, lines: lines, history: history,
+	a := &Applier{
+		config: c, deps: d, lines: process.NewSampledLog(d.Log),
 		budgets: budgets{
 			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
 		},
@@ -105,7 +104,11 @@ func New(c Config, d Deps) (*Applier, error) {
 		unwritable: newExpiring[key, bool](4096, time.Hour),
 		// The audit requests the keys of a failing object this often.
 		faults: newExpiring[types.NamespacedName, int](1024, 15*time.Minute),
-	}, err
+	}
+	a.queue = newQueue(c.Concurrency, a.Apply)
+	var err error
+	a.history, err = newHistory(c.History, d.Pipeline, d.Metrics, a.lines)
+	return a, err
 }
 
 // Write tells what became of a result.

@@ -34,7 +34,7 @@ func TestHistoryShares(t *testing.T) {
 	var histories [writers]*history
 	config := HistoryConfig{Bytes: budget.Config{Burst: share, Refill: pipeline.HistoryAge}}
 	for i := range histories {
-		metrics := NewMetrics(metric.New(prometheus.NewRegistry(), "writer"), 1)
+		metrics := NewMetrics(metric.New(prometheus.NewRegistry(), "writer"))
 		h, err := newHistory(config, client, metrics, process.NewSampledLog(zerolog.Nop()))
 		g.Expect(err).NotTo(HaveOccurred())
 		h.bytes = budget.New(config.Bytes, func() time.Time { return now })

@@ -18,37 +18,26 @@ import (
 // maxBackoff is the maximum delay before a message is retried because the API server was unavailable.
 const maxBackoff = 8 * time.Second
 
-// Inbox handles messages.
-type Inbox struct {
-	*Applier
-	queue *Queue
-}
-
-// NewInbox returns an inbox that passes results to an applier while the API server is available.
-func NewInbox(a *Applier) *Inbox {
-	return &Inbox{Applier: a, queue: NewQueue(a.config.Limits, a.Apply)}
-}
-
 // Wait returns when all results are applied.
-func (i *Inbox) Wait() { i.queue.Wait() }
+func (a *Applier) Wait() { a.queue.Wait() }
 
 // Handle applies a message. Each message has its own span, even in a batch, because each belongs to
 // a different trace.
-func (i *Inbox) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	i.deps.Metrics.inFlight.Inc()
-	defer i.deps.Metrics.inFlight.Dec()
-	ctx, span := i.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.Of(d))
+func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
+	a.deps.Metrics.inFlight.Inc()
+	defer a.deps.Metrics.inFlight.Dec()
+	ctx, span := a.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.Of(d))
 	defer span.End()
 	d.SetTrace(span.SpanContext())
-	item, err := read(d.Subject(), d.Data(), i.config.Protected)
+	item, err := read(d.Subject(), d.Data(), a.config.Protected)
 	item.Trace = span.SpanContext()
 	if err != nil {
 		setSpanDeadLetter(span, err)
 		return pipeline.DeadLetter(err)
 	}
 	write := Write{Unavailable: true}
-	if i.deps.Breaker.Pass(d.Draining()) {
-		done, fits := i.queue.Do(ctx, item, len(d.Data()))
+	if a.deps.Breaker.Pass(d.Draining()) {
+		done, fits := a.queue.Do(ctx, item, len(d.Data()))
 		if write = done; !fits {
 			write = Write{Unavailable: true, After: slow + rand.N(slow)}
 		}
@@ -83,12 +72,12 @@ func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
 }
 
 // Observe counts dispositions, and logs dead letters and panics.
-func (i *Inbox) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
-	i.deps.Metrics.messages.WithLabelValues(with.String()).Inc()
+func (a *Applier) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
+	a.deps.Metrics.messages.WithLabelValues(with.String()).Inc()
 	if with.Err() == nil {
 		return
 	}
-	line := i.lines.Line(zerolog.WarnLevel, with.String())
+	line := a.lines.Line(zerolog.WarnLevel, with.String())
 	if line == nil {
 		return
 	}

@@ -36,10 +36,10 @@ type Metrics struct {
 	delivery prometheus.Histogram
 }
 
-// NewMetrics registers the metrics in the set of the writer. limit is the maximum number of messages in flight.
-func NewMetrics(set *metric.Set, limit int) *Metrics {
+// NewMetrics registers the metrics in the set of the writer.
+func NewMetrics(set *metric.Set) *Metrics {
 	set.GaugeFunc("in_flight_limit_messages", "Maximum number of messages in flight.",
-		func() float64 { return float64(limit) })
+		func() float64 { return MaxMessages })
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",

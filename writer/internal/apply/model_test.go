@@ -131,7 +131,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Breaker:    b,
 		Signatures: signatures,
 		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
-		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer"), 1),
+		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
 		Log:        zerolog.Nop(),
 	}))
 	return applier, signer

@@ -14,26 +14,26 @@ import (
 // webhook may be slow.
 const slow = 5 * time.Second
 
-// Limits are the limits of a Queue, of which one namespace gets at most three quarters if its work hangs.
-type Limits struct {
-	// Linger is how long the first result for a ConfigMap waits for others to share its patch.
-	Linger time.Duration
-	// Concurrency is the maximum number of objects that are worked on at a time.
-	Concurrency int
-	// Messages and Bytes limit the results in flight.
-	Messages, Bytes int
-}
+// linger is how long the first result for a ConfigMap waits for others to share its patch.
+const linger = 2 * time.Millisecond
 
-// Queue groups results by object, so that one goroutine at a time works on an object, and serves namespaces in turn.
+// MaxMessages and MaxBytes limit the results in flight, so that their bodies fit into the memory of a small pod. One
+// namespace gets at most three quarters of them, and of the concurrency, if its work hangs.
+const (
+	MaxMessages = 256
+	MaxBytes    = 64 << 20
+)
+
+// queue groups results by object, so that one goroutine at a time works on an object, and serves namespaces in turn.
 // Its length is bounded because callers wait for the end of their work.
-type Queue struct {
-	limits Limits
-	work   func(context.Context, types.NamespacedName, []plan.Item) []Write
-	open   sync.WaitGroup
+type queue struct {
+	concurrency int
+	work        func(context.Context, types.NamespacedName, []plan.Item) []Write
+	open        sync.WaitGroup
 
 	mu     sync.Mutex
 	groups map[types.NamespacedName]*group
-	free   int               // of Concurrency
+	free   int               // of concurrency
 	shares map[string]*share // by namespace
 }
 
@@ -53,10 +53,12 @@ type share struct {
 	turns []chan struct{}
 }
 
-// NewQueue returns an empty queue. The work returns what became of each item, in the same order.
-func NewQueue(l Limits, work func(context.Context, types.NamespacedName, []plan.Item) []Write) *Queue {
-	return &Queue{
-		limits: l, work: work, free: l.Concurrency,
+// newQueue returns an empty queue. The work returns what became of each item, in the same order.
+func newQueue(
+	concurrency int, work func(context.Context, types.NamespacedName, []plan.Item) []Write,
+) *queue {
+	return &queue{
+		concurrency: concurrency, work: work, free: concurrency,
 		groups: map[types.NamespacedName]*group{}, shares: map[string]*share{},
 	}
 }
@@ -66,7 +68,7 @@ func most(limit int) int { return limit - limit/4 }
 
 // Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
 // its space. Work that has begun is finished, even if ctx is done.
-func (q *Queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, fits bool) {
+func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, fits bool) {
 	began, namespace := time.Now(), item.Key.Namespace
 	q.mu.Lock()
 	s := q.shares[namespace]
@@ -74,7 +76,7 @@ func (q *Queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, 
 		s = &share{}
 		q.shares[namespace] = s
 	}
-	if s.took > slow && (s.messages >= most(q.limits.Messages) || s.bytes >= most(q.limits.Bytes)) {
+	if s.took > slow && (s.messages >= most(MaxMessages) || s.bytes >= most(MaxBytes)) {
 		q.mu.Unlock()
 		return Write{}, false
 	}
@@ -92,7 +94,7 @@ func (q *Queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, 
 }
 
 // add adds an item to the group of its object. The caller has the lock.
-func (q *Queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write {
+func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write {
 	ref := types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}
 	g, exists := q.groups[ref]
 	if !exists {
@@ -106,13 +108,11 @@ func (q *Queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write 
 }
 
 // Wait returns when all work is done.
-func (q *Queue) Wait() { q.open.Wait() }
+func (q *queue) Wait() { q.open.Wait() }
 
 // drive works on one object until no result is pending. Results that arrive meanwhile do not linger.
-func (q *Queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g *group) {
-	if q.limits.Linger > 0 {
-		<-time.After(q.limits.Linger)
-	}
+func (q *queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g *group) {
+	<-time.After(linger)
 	for {
 		turn := make(chan struct{})
 		q.mu.Lock()
@@ -143,13 +143,13 @@ func (q *Queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g
 }
 
 // grant gives a free slot to the waiting namespace with the fewest. The caller has the lock.
-func (q *Queue) grant() {
+func (q *queue) grant() {
 	if q.free == 0 {
 		return
 	}
 	var next *share
 	for _, s := range q.shares {
-		if len(s.turns) > 0 && s.busy < most(q.limits.Concurrency) && (next == nil || s.busy < next.busy) {
+		if len(s.turns) > 0 && s.busy < most(q.concurrency) && (next == nil || s.busy < next.busy) {
 			next = s
 		}
 	}

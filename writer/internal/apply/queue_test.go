@@ -21,12 +21,10 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-const linger = 5 * time.Millisecond
-
 // queued is a queue whose work takes a second for each batch, and that records the batches.
 type queued struct {
 	*WithT
-	*Queue
+	*queue
 	each time.Duration
 
 	mu      sync.Mutex
@@ -39,8 +37,7 @@ type queued struct {
 func newQueued(t *testing.T, concurrency int) *queued {
 	t.Helper()
 	q := &queued{WithT: NewWithT(t), each: time.Second, running: map[types.NamespacedName]bool{}}
-	limits := Limits{Linger: linger, Concurrency: concurrency, Messages: 256, Bytes: 64 << 20}
-	q.Queue = NewQueue(limits, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
+	q.queue = newQueue(concurrency, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
 		writes, keys := make([]Write, len(items)), make([]string, len(items))
 		for i, item := range items {
 			writes[i].Verdict, keys[i] = plan.Verdict(item.Key.Key), item.Key.Key

@@ -33,6 +33,8 @@ type fixture struct {
 	labels      map[string]string
 	// owners has the managers that own the key. Nil means that there is no record.
 	owners map[string]bool
+	// half means that the record lacks the annotation, because somebody removed entries.
+	half bool
 	// values is nil unless the whole object was read.
 	values    map[string]string
 	status    map[string]status.Entry
@@ -147,6 +149,9 @@ func (f fixture) object() *plan.Object {
 	meta := &metav1.ObjectMeta{
 		UID: "uid-1", ResourceVersion: "7", Annotations: f.annotations, Labels: f.labels,
 		ManagedFields: records(f.owners),
+	}
+	if f.half {
+		meta.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)
 	}
 	o := decoder().Decode(meta, f.freshness)
 	o.Values, o.Obstacle = f.values, f.obstacle

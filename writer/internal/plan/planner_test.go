@@ -130,6 +130,8 @@ func TestPlan(t *testing.T) {
 	const fingerprint = "person/Update/2026-01-02T12:00:00Z"
 	var none status.Entry
 	absent, mine, foreign, unknown := asking(), asking().ownedBy(ours), asking().ownedBy(theirs), asking().unrecorded()
+	removedOwner := asking().holding("b")
+	removedOwner.half = true
 	elsewhere := asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com")
 	invalid := asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com")
 	demanding := func(body string) fixture {
@@ -189,6 +191,7 @@ func TestPlan(t *testing.T) {
 		"unknown, as we wrote it":      {unknown.wrote("a").holding("a"), b6, writes("b", well("b", 6, "unknown"))},
 		"unknown, same as new":         {unknown.wrote("a").holding("b"), b6, notes(well("b", 6, "unknown"))},
 		"unknown, nothing to do":       {unknown.noted(drifted(wrote("b"), "unknown")).holding("b"), b6, unchanged},
+		"owner removed from record":    {removedOwner, b6, occupied(6)},
 
 		// The object has another annotation.
 		"other URL":               {elsewhere, b6, stale},
