@@ -1,10 +1,15 @@
+// Package writer is the service that applies results to ConfigMaps. No other service changes fetched keys. It
+// connects to the API server and to NATS, and to nothing outside the cluster.
 package writer
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -13,6 +18,23 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
+
+// Command returns the command line of the writer.
+func Command() *cobra.Command {
+	var c Config
+	return process.NewCommand(&cobra.Command{
+		Use:   "writer",
+		Short: "Write fetched bodies into ConfigMaps",
+		Long: "Writer takes results from NATS JetStream and applies them to ConfigMaps.\n" +
+			"It needs the permissions to get and patch ConfigMaps and to create Events.",
+	}, &c, func(ctx context.Context) error {
+		return c.Kube.Run(ctx, &c.Service, "writer",
+			func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
+				kube.BridgeKlog(rt.Log)
+				return Run(ctx, rt, c, cluster)
+			})
+	})
+}
 
 // maxConcurrency is far above what an API server can use.
 const maxConcurrency = 1024

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -13,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -85,4 +87,37 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
 		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events, History: c.History,
 	}, d)
+}
+
+// Metrics returns the definitions of the writer's metrics.
+func Metrics() []metric.Definition {
+	m := newMetrics(prometheus.NewRegistry())
+	m.measure(new(apiserver.Breaker))
+	return append(m.own.Definitions(), m.standard.Definitions()...)
+}
+
+type metrics struct {
+	own, standard *metric.Set
+
+	applier *apply.Metrics
+	calls   *kube.Calls
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
+	m.applier = apply.NewMetrics(m.own)
+	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
+	return m
+}
+
+// measure registers the metrics of the breaker.
+func (m *metrics) measure(b *apiserver.Breaker) {
+	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", func() float64 {
+		if b.Available() {
+			return 1
+		}
+		return 0
+	})
+	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer recently lacked a permission.",
+		func() float64 { return float64(b.Denied()) })
 }

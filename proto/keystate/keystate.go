@@ -7,9 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // State of a key.
@@ -158,4 +162,170 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 		}
 	}
 	return c
+}
+
+// Object is what the metadata of an object shows about a key.
+type Object struct {
+	UID   types.UID
+	Entry status.Entry
+	Owner annotation.Ownership
+	// Other is the annotation of another installation that asked for the key (empty: none).
+	Other string
+}
+
+// Value is what an object shows about the value of a key, whether or not later attempts fail.
+type Value int
+
+const (
+	// Missing: the key lacks the requested body.
+	Missing Value = iota
+	// Held: the key has the requested body, and nobody else has written it since.
+	Held
+	// Drifted: the key had the requested body, and was removed or changed since.
+	Drifted
+	// Foreign: the key belongs to somebody else, or to another installation.
+	Foreign
+	// Copied: the status was written on another object, as after a restore. Only the value shows whether it is ours.
+	Copied
+)
+
+// Value returns what the object shows about the value of a key.
+func (o Object) Value(a Asked) Value {
+	e := o.Entry
+	matches := e.URL == a.URL && (a.SHA256 == "" || a.SHA256 == e.SHA256) && e.Rules == a.Rules
+	switch {
+	case o.Other != "", !e.Written() && o.Owner.State == annotation.Foreign:
+		return Foreign
+	case e.Copied(o.UID):
+		return Copied
+	case !e.Written() || !matches:
+		return Missing
+	case o.Owner.State != annotation.Ours && o.Owner.Fingerprint != e.Drift:
+		return Drifted
+	}
+	return Held
+}
+
+// condition returns the state of a key according to its object alone.
+func (o Object) condition(a Asked, now time.Time) Condition {
+	if a.Ignored != "" {
+		return Condition{State: Ignored, Message: a.Ignored}
+	}
+	if a.Invalid != "" {
+		return Condition{
+			State: Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: a.Invalid,
+		}
+	}
+	e, value := o.Entry, o.Value(a)
+	if e.Copied(o.UID) {
+		e = status.Entry{}
+	}
+	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	switch {
+	case value == Foreign && (o.Other != "" || e.Error != exists):
+		c := Condition{State: Refused, Reason: exists, Message: condition.KeyExists(a.Key)}
+		if o.Other != "" {
+			c.Message = condition.KeyOfOther(a.Key, o.Other)
+		}
+		return c
+	case e.Failing() && e.FailingURL() == a.URL:
+		why := e.Why()
+		c := Condition{
+			State: Failing, Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry,
+			Attempts: e.Attempts, Stale: condition.FailsForLong(e.Since, a.Refresh, now),
+		}
+		if e.Refused() {
+			c.State = Refused
+		}
+		return c
+	case e.Written() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
+		return Condition{
+			State: Contested, Reason: pipeline.ReasonContested, Message: condition.Contested(a.Key, o.Owner.Manager()),
+		}
+	case value != Drifted && e.Available != "" && a.SHA256 != "" && a.SHA256 != e.Available:
+		return Condition{
+			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: condition.UpdateAvailable(a.URL, e.Available),
+		}
+	case value == Held:
+		return Condition{State: OK}
+	case value == Drifted:
+		return Condition{State: Pending, Reason: pipeline.ReasonDrifted}
+	}
+	return Condition{State: Pending, Reason: NotWritten}
+}
+
+// Streams is what the streams show about the want of a key.
+type Streams struct {
+	// Wanted means that there is a want, which was published at WantedAt, if known. Taken means that a fetcher has
+	// taken it.
+	Wanted, Taken bool
+	WantedAt      time.Time
+	// Due is the payload of the timer, set at SetAt to fire at At (nil: there is none, or it was not read).
+	Due       *v1.Due
+	At, SetAt time.Time
+	// Fired means that the timer has fired, and no fetcher has taken the due yet.
+	Fired bool
+	// Newest is the digest of the newest body (empty: unknown).
+	Newest string
+	// Audited means that the audit requested the key again, because its newest body had not landed.
+	Audited bool
+	// Stale means that the timer showed a stale key when it was last read.
+	Stale bool
+}
+
+// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster.
+const lateTimer = time.Minute
+
+// IsOverdue reports whether a timer should have fired.
+func IsOverdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
+
+// condition returns the state of a key according to the streams alone.
+func (s *Streams) condition(a Asked, now time.Time) Condition {
+	due := s.Due
+	switch {
+	case !s.Wanted:
+		return Condition{State: Pending, Reason: Unpublished}
+	case due == nil && !s.Taken:
+		return Condition{State: Pending, Reason: Backlog, Since: s.WantedAt}
+	case due == nil && s.Stale:
+		return Condition{State: Stale, Reason: Outdated, Stale: true}
+	case due == nil:
+		return Condition{State: OK}
+	}
+	c := Condition{
+		State: OK, Next: s.At, Attempts: due.GetAttempts(), Checked: Checked(due, s.SetAt),
+		Stale: condition.StaleDue(due, a.Refresh, now), WaitsFor: condition.WaitsFor(due.GetWaitsFor(), a.URL),
+	}
+	if s.Fired {
+		c.Checked = time.Time{}
+	}
+	if due.GetFirstFailedAt() != nil {
+		c.Since = due.GetFirstFailedAt().AsTime()
+	}
+	fresh := due.GetFreshUntil()
+	switch {
+	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		c.State, c.Reason, c.Status = Failing, pipeline.Reason(due.GetReported()), due.GetStatusCode()
+	case s.Fired:
+		c.State, c.Reason, c.Since = Pending, Backlog, s.At
+	case IsOverdue(now, s.At):
+		c.State, c.Reason, c.Since = Stale, Overdue, s.At
+	case due.GetCause() == v1.Cause_CAUSE_PARKED:
+		c.State, c.Reason, c.Since = Pending, Parked, s.SetAt
+	case due.GetAttempts() > 0, due.GetCause() == v1.Cause_CAUSE_RETRY, due.GetCause() == v1.Cause_CAUSE_REPLAY:
+		c.State, c.Reason = Pending, Retry
+	case c.Stale && fresh != nil:
+		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
+	}
+	return c
+}
+
+// Checked returns the time of the last attempt, at which the timer was set. It is zero if the timer
+// was set without an attempt.
+func Checked(due *v1.Due, setAt time.Time) time.Time {
+	tried := due.GetFreshUntil() != nil || due.GetFirstFailedAt() != nil
+	if due.GetCause() == v1.Cause_CAUSE_PARKED || !tried {
+		return time.Time{}
+	}
+	return setAt
 }

@@ -1,6 +1,21 @@
 package pipeline
 
-import "time"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
 
 // ConsumeOptions configure how Consume reads messages from a durable consumer and handles them.
 type ConsumeOptions struct {
@@ -47,4 +62,264 @@ func (r *stateReporter) report(err error) {
 	}
 	r.last, r.reported = text, true
 	r.callback(err)
+}
+
+// DefaultMaxUnended is the default of ConsumeOptions.MaxUnended.
+const DefaultMaxUnended = 5
+
+// errPoison means that a message was handled several times and no handling ended.
+var errPoison = errors.New("message was handled several times without an end")
+
+// Consume reads messages and calls handle for each in its own goroutine, until ctx is done. It
+// waits until the consumer exists, and reopens it after the consumer, the stream or the whole
+// server was replaced.
+//
+// Only Consume acknowledges. While a message is handled, it reports progress to the server. Then it
+// acknowledges the message, asks for another delivery or publishes a dead letter, depending on the
+// handler's disposition, even after ctx is done. The message of a handler that panics is retried.
+//
+// When ctx is done, Consume stops reading, returns messages that it has not begun at once, waits
+// for the disposition of the others, and returns nil. The context of handle is not cancelled by
+// that, so handle must limit itself.
+func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
+	if o.Concurrency < 1 {
+		return fmt.Errorf("read consumer %s: concurrency is %d but must be at least 1", o.Consumer, o.Concurrency)
+	}
+	c := NewConsumer(js, o, handle)
+	r := newReader(js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
+		c.handle(handleCtx, newDelivery(m, ctx.Done()))
+	})
+	defer r.end()
+	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
+		began := time.Now()
+		err := r.read(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		r.state.report(err)
+		if time.Since(began) > reopenMax {
+			wait = reopenFirst
+		}
+		if !sleep(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// reopenFirst and reopenMax are the shortest and longest pauses before a consumer is reopened.
+const (
+	reopenFirst = 100 * time.Millisecond
+	reopenMax   = 2 * time.Second
+)
+
+// Consumer handles messages like Consume, for a caller that reads them itself.
+type Consumer struct {
+	client  *Client
+	options ConsumeOptions
+	next    Handler
+}
+
+// NewConsumer returns the Consumer for these options.
+func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
+	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
+	o.MaxUnended = cmp.Or(o.MaxUnended, DefaultMaxUnended)
+	if o.Poison == nil {
+		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
+	}
+	return &Consumer{client: NewClient(js), options: o, next: handle}
+}
+
+// Handle handles one message and returns its disposition.
+func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
+	return c.handle(ctx, newDelivery(m, ctx.Done()))
+}
+
+func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
+	alive := keepAlive(d, c.options.InProgressEvery)
+	unended, read := c.begin(ctx, d)
+	handle := c.next
+	if unended >= c.options.MaxUnended {
+		handle = c.options.Poison
+	}
+	disposition := call(ctx, d, handle)
+	if disposition.action == actionDeadLetter {
+		disposition = c.publishDeadLetter(ctx, d, disposition)
+	}
+	c.end(ctx, d, disposition, unended, read)
+	alive.end()
+	c.acknowledge(d, disposition)
+	if c.options.Observe != nil {
+		c.options.Observe(d, disposition)
+	}
+	return disposition
+}
+
+// call runs a handler and recovers from a panic, which would end the process and the handling of
+// all other messages.
+func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposition) {
+	defer func() {
+		if value := recover(); value != nil {
+			err := fmt.Errorf("%w: %v", ErrPanic, value)
+			disposition = Disposition{action: actionRetry, err: err, stack: debug.Stack()}
+		}
+	}()
+	return handle(ctx, d)
+}
+
+// publishDeadLetter publishes the dead letter of a message, and returns the resulting disposition.
+func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, disposition Disposition) Disposition {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), responseTimeout)
+	defer cancel()
+	key, deadLetter := d.deadLetter(disposition.err, time.Now())
+	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
+	if errors.Is(err, ErrTooLarge) { // the reason matters more than the payload
+		deadLetter.Payload, deadLetter.Want = nil, nil
+		err = c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
+	}
+	if err != nil {
+		return Disposition{action: actionRetry, after: d.Backoff(deadLetterBackoffMax), err: err}
+	}
+	return disposition
+}
+
+// deadLetterBackoffMax is the maximum delay before a message is handled again because its dead
+// letter could not be published.
+const deadLetterBackoffMax = 8 * time.Second
+
+// acknowledge sends the disposition to the server. If it gets lost, the server delivers the message
+// again after AckWait. An error can be ignored, because handling is idempotent.
+func (c *Consumer) acknowledge(d *Delivery, disposition Disposition) {
+	switch disposition.action {
+	case actionAck, actionDeadLetter:
+		_ = d.message.Ack()
+	case actionGiveBack:
+		_ = d.message.Nak()
+	default:
+		after := disposition.after
+		if after <= 0 {
+			after = d.Backoff(backoffMax)
+		}
+		_ = d.message.NakWithDelay(after)
+	}
+}
+
+// heartbeat prevents a redelivery of a message while it is handled.
+type heartbeat struct {
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool
+}
+
+// keepAlive sends the first heartbeat at once if the message is old, because it may have waited in
+// the client's buffer for long.
+func keepAlive(d *Delivery, every time.Duration) *heartbeat {
+	if time.Since(d.StoredAt()) > every {
+		_ = d.message.InProgress()
+	}
+	h := new(heartbeat)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(every, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !h.ended {
+			_ = d.message.InProgress()
+			h.timer.Reset(every)
+		}
+	})
+	return h
+}
+
+// end stops the heartbeat. A later heartbeat would cancel the delay of a retry.
+func (h *heartbeat) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	h.timer.Stop()
+}
+
+// Uncounted as ConsumeOptions.MaxUnended means that no message is ever poison, and that no handling
+// is recorded.
+const Uncounted = math.MaxUint64
+
+// begunTTL is how long the record of a handling is kept: longer than the crash-loop back-off of
+// Kubernetes.
+const begunTTL = time.Hour
+
+// begunSubject returns the subject of the record about a message. Its prefix hides it from consumers
+// and scans of that message's subject.
+func begunSubject(subject string) string { return begunPrefix + subject }
+
+// begin returns the number of handlings of a message that began and did not end, and whether it read
+// that number. Unless there are too many, it records one more. The number of deliveries is no
+// substitute: it includes deliveries that were returned, waited in a buffer, or ended in a retry.
+//
+// The first delivery of a message costs nothing, so a process may crash once without a record.
+// Errors of reading or recording do not stop a message.
+func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read bool) {
+	if d.Number() < 2 || c.options.MaxUnended == Uncounted {
+		return 0, false
+	}
+	unended, err := c.client.unended(ctx, d)
+	if err != nil {
+		return 0, false
+	}
+	if unended < c.options.MaxUnended {
+		_ = c.client.recordUnended(ctx, d, unended+1)
+	}
+	return unended, true
+}
+
+// end takes back the handling that begin recorded, if begin read the count. It runs before the
+// acknowledgement, after which another process may handle the message. If an earlier handling has
+// ended meanwhile, the recorded count is lower and stays. A handling that panics has not ended; if
+// that happens on the first delivery, end records it.
+func (c *Consumer) end(ctx context.Context, d *Delivery, disposition Disposition, unended uint64, read bool) {
+	ctx = context.WithoutCancel(ctx)
+	panicked := errors.Is(disposition.err, ErrPanic)
+	switch {
+	case panicked && d.Number() == 1 && c.options.MaxUnended != Uncounted:
+		_ = c.client.recordUnended(ctx, d, 1)
+	case !panicked && read:
+		if left, err := c.client.unended(ctx, d); err == nil {
+			unended = min(unended, left)
+		}
+		_ = c.client.recordUnended(ctx, d, unended)
+	}
+}
+
+// unended returns the recorded number of handlings of a message that did not end.
+func (c *Client) unended(ctx context.Context, d *Delivery) (uint64, error) {
+	m, err := c.LastMessage(ctx, Requests, begunSubject(d.Subject()))
+	if errors.Is(err, ErrNoMessage) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read unended handlings of %s: %w", d.Subject(), err)
+	}
+	begun := new(v1.Begun)
+	if err := proto.Unmarshal(m.Data, begun); err != nil {
+		return 0, fmt.Errorf("read unended handlings of %s: %w (%w)", d.Subject(), ErrMalformed, err)
+	}
+	if begun.GetSequence() != d.Sequence() { // the record is about a message that this one replaced
+		return 0, nil
+	}
+	return begun.GetUnended(), nil
+}
+
+// recordUnended records the number of handlings of a message that did not end.
+func (c *Client) recordUnended(ctx context.Context, d *Delivery, unended uint64) error {
+	data, err := proto.Marshal(&v1.Begun{Sequence: d.Sequence(), Unended: unended})
+	if err != nil {
+		return fmt.Errorf("encode unended handlings of %s: %w", d.Subject(), err)
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	m := nats.NewMsg(begunSubject(d.Subject()))
+	m.Data = data
+	if _, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithMsgTTL(begunTTL)); err != nil {
+		return fmt.Errorf("record unended handlings of %s: %w", d.Subject(), err)
+	}
+	return nil
 }

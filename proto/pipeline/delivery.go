@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -9,6 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // Handler handles a message and returns its disposition.
@@ -80,4 +85,151 @@ func (d *Delivery) Backoff(longest time.Duration) time.Duration {
 // id is unique among all messages ever stored.
 func (d *Delivery) id() string {
 	return fmt.Sprintf("%s.%d.%d", d.metadata.Stream, d.Sequence(), d.StoredAt().UnixNano())
+}
+
+// Disposition tells what happens to a message. The zero value retries it with a growing delay, so
+// that a handler that forgets to decide loses nothing.
+type Disposition struct {
+	action action
+	after  time.Duration
+	err    error
+	stack  []byte
+}
+
+// action is the kind of a disposition.
+type action string
+
+const (
+	actionRetry      action = "retry"
+	actionAck        action = "ack"
+	actionGiveBack   action = "give_back"
+	actionDeadLetter action = "dead_letter"
+)
+
+// Ack ends a message: its work is done, or recorded elsewhere, such as in a timer.
+func Ack() Disposition { return Disposition{action: actionAck} }
+
+// Retry asks the server to deliver the message again after a delay. Without a positive delay, the
+// delay grows with each delivery, because the server would deliver in a tight loop. Meanwhile the
+// message counts against MaxAckPending. A failure of the message's own work should therefore be
+// rescheduled by a timer and acknowledged.
+func Retry(after time.Duration) Disposition {
+	return Disposition{action: actionRetry, after: after}
+}
+
+// GiveBack returns a message at once, for another process: this one is ending, and the work has not
+// begun or can be repeated.
+func GiveBack() Disposition { return Disposition{action: actionGiveBack} }
+
+// DeadLetter stores a message with the reason why it cannot be handled, and ends it. The failure
+// class comes from a ClassError in the chain of err, or is Malformed. If the dead letter cannot be
+// stored, the message is retried.
+func DeadLetter(err error) Disposition { return Disposition{action: actionDeadLetter, err: err} }
+
+// String returns the name of a disposition in logs and metric labels.
+func (d Disposition) String() string {
+	if d.action == "" {
+		return string(actionRetry)
+	}
+	return string(d.action)
+}
+
+// IsDeadLetter reports whether a message becomes a dead letter.
+func (d Disposition) IsDeadLetter() bool { return d.action == actionDeadLetter }
+
+// Err returns the reason of a dead letter, or of a retry that the handler did not ask for;
+// otherwise nil.
+func (d Disposition) Err() error { return d.err }
+
+// PanicStack returns the stack of the handler's panic, or nil.
+func (d Disposition) PanicStack() []byte { return d.stack }
+
+// Dispositions returns the names of all dispositions.
+func Dispositions() []string {
+	return []string{string(actionAck), string(actionRetry), string(actionGiveBack), string(actionDeadLetter)}
+}
+
+// ErrPanic means that the handler of a message panicked.
+var ErrPanic = errors.New("handler panicked")
+
+// maxDeadLetterPayload is the maximum number of bytes of a message in its dead letter. A larger want
+// is left out.
+const maxDeadLetterPayload = 64 << 10
+
+// maxSnippet is the maximum length of the start of a body in a dead letter.
+const maxSnippet = 1 << 10
+
+// ClassError gives an error a failure class other than Malformed.
+type ClassError struct {
+	// Class of the failure.
+	Class v1.FailureClass
+	// Err is the error.
+	Err error
+}
+
+// Error returns the text of Err.
+func (e *ClassError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ClassError) Unwrap() error { return e.Err }
+
+// FailureClass returns the failure class for a message that cannot be handled because of err.
+func FailureClass(err error) v1.FailureClass {
+	switch classed, ok := errors.AsType[*ClassError](err); {
+	case ok:
+		return classed.Class
+	case errors.Is(err, errPoison):
+		return v1.FailureClass_FAILURE_CLASS_POISON
+	}
+	return v1.FailureClass_FAILURE_CLASS_MALFORMED
+}
+
+// deadLetter returns the dead letter for a message that cannot be handled, and the key in its
+// subject.
+func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
+	kind, key, err := ParseSubject(d.Subject())
+	if err != nil {
+		key = Key{}
+	}
+	at := timestamppb.New(now)
+	letter := &v1.DeadLetter{
+		Failure:      &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true},
+		Sequence:     d.Sequence(),
+		LastFailedAt: at,
+		Subject:      d.Subject(),
+		Payload:      d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
+		Traceparent:  Traceparent(d.span),
+	}
+	want, sequence, body := wantIn(kind, key, d.Data())
+	letter.Snippet = body[:min(len(body), maxSnippet)]
+	if want == nil {
+		return key, letter
+	}
+	want.Status = ""
+	if proto.Size(want) > maxDeadLetterPayload {
+		return key, letter
+	}
+	letter.Want, letter.Failure.Host = want, HostOf(want.GetUrl())
+	if sequence > 0 {
+		letter.Sequence = sequence
+	}
+	return key, letter
+}
+
+// wantIn returns the want in a message, as far as it can be decoded, and the sequence of the
+// trigger and the body if the message is a result.
+func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, body []byte) {
+	switch kind {
+	case KindWant:
+		want, _ = DecodeWant(key, data)
+	case KindDue:
+		due, _ := DecodeDue(key, data)
+		want = due.GetWant()
+	case KindContent, KindFailure, KindReconcile:
+		result, _ := DecodeResult(key, data)
+		want, sequence, body = result.GetWant(), result.GetSequence(), result.GetContent().GetBody()
+	case KindTimer, KindVersion:
+		// Consumers never receive them: the server publishes a due instead of a timer.
+	}
+	return want, sequence, body
 }

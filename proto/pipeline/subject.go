@@ -3,7 +3,11 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
 // Kind is the start of a subject, before <namespace>.<name>.<key>. It tells what the message is.
@@ -150,4 +154,94 @@ func untokens(subject, prefix string, n int) (parts []string, err error) {
 		}
 	}
 	return parts, nil
+}
+
+// emptyToken encodes the empty string: a subject has no empty tokens, and a lone percent sign is
+// not an escape sequence.
+const emptyToken = "%"
+
+// token encodes s as one token of a subject. Letters, digits, '-', '_' and ':' stay as they are,
+// every other byte becomes %XX, so that no value can add a token or a wildcard. The mapping is one
+// to one.
+func token(s string) string {
+	if s == "" {
+		return emptyToken
+	}
+	if strings.IndexFunc(s, special) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; special(rune(c)) {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// untoken is the inverse of token. It only accepts output of token.
+func untoken(t string) (string, error) {
+	if t == emptyToken {
+		return "", nil
+	}
+	s, err := url.PathUnescape(t)
+	if err != nil || token(s) != t {
+		return "", fmt.Errorf("%w: token %q", ErrSubject, t)
+	}
+	return s, nil
+}
+
+func special(c rune) bool {
+	return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != ':'
+}
+
+// HiddenHost replaces an IP address as the host of a URL, because addresses are kept out of
+// subjects, logs, Events and traces.
+const HiddenHost = "(address)"
+
+// HostOf returns the canonical host of a URL: in lower case and without port, HiddenHost for an IP
+// address, and "" if there is none.
+func HostOf(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return hostName(strings.ToLower(u.Hostname()))
+}
+
+// HostIs reports whether host is the host of a URL, as returned by HostOf or, for an IP address, in
+// any spelling.
+func HostIs(raw, host string) bool {
+	if wanted, isAddress := address(host); isAddress {
+		u, err := url.Parse(raw)
+		if err != nil {
+			return false
+		}
+		have, isAddress := address(u.Hostname())
+		return isAddress && have == wanted
+	}
+	return HostOf(raw) == strings.ToLower(host)
+}
+
+// IsAddress reports whether a host is an IP address.
+func IsAddress(host string) bool {
+	_, isAddress := address(host)
+	return isAddress
+}
+
+// hostName returns the host for a subject. A host that is too long for a DNS name is cut, because
+// the server closes connections whose subjects exceed 4 KiB.
+func hostName(host string) string {
+	if _, isAddress := address(host); isAddress {
+		return HiddenHost
+	}
+	return host[:min(len(host), weburl.MaxHostBytes)]
+}
+
+// address parses a host as an IP address without its zone.
+func address(host string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return addr.Unmap().WithZone(""), err == nil
 }

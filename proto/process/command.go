@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,5 +108,55 @@ func describeEnv(cmd *cobra.Command) {
 	})
 	for _, sub := range cmd.Commands() {
 		describeEnv(sub)
+	}
+}
+
+// Settings are the settings of a command.
+type Settings interface {
+	// BindFlags adds the flags.
+	BindFlags(fs *pflag.FlagSet)
+	// Validate returns the first invalid setting, as a sentence.
+	Validate() error
+}
+
+// NewCommand adds the flags of the settings to cmd, which takes no arguments and runs if the
+// settings are valid.
+func NewCommand(cmd *cobra.Command, s Settings, run func(ctx context.Context) error) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		return run(cmd.Context())
+	}
+	s.BindFlags(cmd.Flags())
+	return cmd
+}
+
+// Version is the release, set by the linker; see BuildVersion.
+var Version string //nolint:gochecknoglobals // the linker needs a variable
+
+// BuildVersion returns Version, or the version recorded by the Go toolchain.
+func BuildVersion() string {
+	if Version != "" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "" && info.Main.Version != "(devel)" {
+			return info.Main.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return "devel-" + s.Value[:12]
+			}
+		}
+	}
+	return "devel"
+}
+
+// LimitGarbage sets the garbage collector's target percentage, unless GOGC is set.
+func LimitGarbage(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
 	}
 }

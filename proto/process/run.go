@@ -1,9 +1,15 @@
+// Package process is the runtime of every process of curl-me-that: a command with flags and
+// environment variables, logs, a connection to NATS, health and metrics over HTTP, and a run loop
+// that drains.
 package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -171,4 +177,79 @@ func (h Host) connected(ctx context.Context, rt *Runtime, set *metric.Set, name 
 		rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
 	}
 	return nil
+}
+
+// Metrics returns the metrics that every service has.
+func Metrics(name string) []metric.Definition {
+	set := metric.New(prometheus.NewRegistry(), name)
+	measureConnection(set, NewHealth().Part("nats"))
+	measureBuild(set, name)
+	return set.Definitions()
+}
+
+// MetricsWithoutNATS returns them for a service that does not use the broker.
+func MetricsWithoutNATS(name string) []metric.Definition {
+	set := metric.New(prometheus.NewRegistry(), name)
+	measureBuild(set, name)
+	return set.Definitions()
+}
+
+// measureBuild exposes service and version.
+func measureBuild(set *metric.Set, name string) {
+	d := metric.Definition{
+		Name: metric.Project + "_build_info", Kind: metric.Gauge,
+		Help: "Always 1.",
+		Labels: []metric.Label{
+			metric.Of("component", name),
+			{Name: "version", Open: "version of the release"},
+			{Name: "goversion", Open: "version of Go"},
+		},
+	}
+	set.Add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: d.Name, Help: d.Help,
+		ConstLabels: prometheus.Labels{"component": name, "version": BuildVersion(), "goversion": runtime.Version()},
+	}, func() float64 { return 1 }), d)
+}
+
+// measureConnection creates the metrics of the connection to the broker, which the caller stores once
+// it is established. The part is ready while connected.
+func measureConnection(set *metric.Set, part *Part) *atomic.Pointer[nats.Conn] {
+	conn := new(atomic.Pointer[nats.Conn])
+	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
+		if part.why() == "" {
+			return 1
+		}
+		return 0
+	})
+	set.CounterFunc("nats_reconnects_total", "Reconnections to NATS.", func() float64 {
+		if nc := conn.Load(); nc != nil {
+			return float64(nc.Stats().Reconnects)
+		}
+		return 0
+	})
+	return conn
+}
+
+// ConsumerHealth adds the part for a consumer. The returned function must be called at each change
+// between readable (nil) and not readable. A missing consumer is normal at startup.
+func (rt *Runtime) ConsumerHealth(part string) func(error) {
+	state := rt.Health.Part(part)
+	failed := false
+	return func(err error) {
+		if err == nil {
+			state.Ready()
+		} else {
+			state.NotReady("cannot read messages from NATS")
+		}
+		log := rt.Log.With().Str("part", part).Logger()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, jetstream.ErrConsumerNotFound):
+			log.Info().Msg("waiting for the watcher or the setup job to create the streams")
+		case err != nil:
+			log.Warn().Err(err).Msg("cannot read messages from NATS, retrying")
+		case failed:
+			log.Info().Msg("reading messages again")
+		}
+		failed = err != nil
+	}
 }

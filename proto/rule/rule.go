@@ -10,6 +10,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/overloads"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -213,4 +217,90 @@ func limit(ast *celast.AST) error {
 
 func mistakeAt(message string, at common.Location) error {
 	return fmt.Errorf("%s, column %d", message, at.Column()+1)
+}
+
+// words replaces messages of CEL by plain ones.
+var words = [][2]string{
+	{
+		`^undeclared reference to '(all|exists|exists_one|filter|map)' \(in container.*`,
+		"$1 takes a name and an expression, as in json.$1(x, x > 0)",
+	},
+	{
+		`^undeclared reference to '(.*)' \(in container.*`,
+		"$1 is unknown (use body, json, heldSize, now, certs and the standard functions of CEL)",
+	},
+	{
+		`^found no matching overload for '(startsWith|endsWith|contains|matches)' applied to '.*'`,
+		"$1 takes two texts; write it as in body.$1('…')",
+	},
+	{`^found no matching overload for '(size|certs)' applied to '(.*)'`, "'$1' does not take $2; write it as in $1(body)"},
+	{`^found no matching overload for '_\?_:_' applied to '.*'`, "both results of '? :' must have the same type"},
+	{
+		`^found no matching overload for '_(.+)_' applied to '\((.*), (.*)\)'`,
+		"'$1' does not take $2 and $3; convert one, as in int(…), double(…), string(…), timestamp(…) or duration('1h')",
+	},
+	{`^found no matching overload for '_?(.*?)_?' applied to '(?:dyn\.)?(.*)'`, "'$1' does not take $2"},
+	{`^expression code point size exceeds limit: size: (.*), limit (.*)`, "it has $1 characters, more than $2"},
+	{`.*'<EOF>'.*`, "the expression is incomplete"},
+	{`^(?:mismatched|extraneous) input ('.*') expecting.*`, "$1 is not expected"},
+	{`^no viable alternative at input ('.*')`, "$1 is not expected"},
+	{`^token recognition error at: '(.*?) ?'$`, "'$1' is not expected"},
+}
+
+func simplified(message string) string {
+	for _, w := range words {
+		message = regexp.MustCompile(w[0]).ReplaceAllString(message, w[1])
+	}
+	return message
+}
+
+// maxPattern is the maximum size of all patterns of an expression in instructions, of about 100 bytes each. A
+// group of Unicode counts as unicodeGroup, because parsing it takes as long.
+const maxPattern, unicodeGroup = 2 << 10, 100
+
+var (
+	errPatterns = fmt.Errorf("the patterns of matches have more than %d instructions; use less repetition", maxPattern)
+	errLiteral  = errors.New("the pattern of matches must be a string in quotes")
+	// errRange: the parser would visit each character of the range.
+	errRange = errors.New("a pattern of matches with (?i) has a range beyond ASCII")
+
+	caseless    = regexp.MustCompile(`\(\?[a-zA-Z]*i`)
+	beyondASCII = regexp.MustCompile(`[^\x00-\x7f]|\\x\{`)
+)
+
+// patternSize returns the number of instructions of a pattern before anything compiles it. It must be a literal,
+// because a server could choose any other.
+func patternSize(literal ref.Val) (int, error) {
+	value, isText := literal.(types.String)
+	if !isText {
+		return 0, errLiteral
+	}
+	text := string(value)
+	size := unicodeGroup * strings.Count(strings.ToLower(text), `\p`)
+	switch {
+	case size > maxPattern:
+		return 0, errPatterns
+	case caseless.MatchString(text) && beyondASCII.MatchString(text) && strings.Contains(text, "-"):
+		return 0, errRange
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return 0, errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	return size + instructions(parsed), nil
+}
+
+// instructions estimates the number of instructions of a compiled pattern.
+func instructions(re *syntax.Regexp) int {
+	n := 2
+	if re.Op == syntax.OpLiteral {
+		n = len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(1, re.Min, re.Max)
+	}
+	return n
 }

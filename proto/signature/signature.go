@@ -11,13 +11,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/nats-io/nkeys"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // MaxKeys is the maximum number of trusted public keys: the current one, and the previous or next
@@ -97,4 +102,99 @@ func parseKeys(text []byte) ([]ed25519.PublicKey, error) {
 		return nil, errNoPublicKeys
 	}
 	return keys, nil
+}
+
+// domain separates these signatures from all other uses of the key.
+const domain = "curl-me-that/want/1"
+
+// Sign replaces the signature of a want.
+func (s *Signer) Sign(w *v1.Want) {
+	if s != nil {
+		w.Signature = ed25519.Sign(s.key, decisive(w))
+	}
+}
+
+// Verify returns nil if a trusted key signed the want as it is, or else ErrNoKeys, ErrUnsigned or
+// ErrUntrusted.
+func (v *Verifier) Verify(w *v1.Want) error {
+	switch {
+	case v == nil:
+		return ErrNoKeys
+	case len(w.GetSignature()) == 0:
+		return ErrUnsigned
+	}
+	signed := decisive(w)
+	for _, key := range v.file.Value() {
+		if ed25519.Verify(key, signed, w.GetSignature()) {
+			return nil
+		}
+	}
+	return ErrUntrusted
+}
+
+// decisive returns the signed bytes: every field that affects whether and what is written, each
+// preceded by its length, so that two different wants never give the same bytes. A new field that
+// affects a write is appended if it is set.
+func decisive(w *v1.Want) []byte {
+	readFirst := ""
+	if w.GetReadFirst() {
+		readFirst = "read first"
+	}
+	fields := [...]string{
+		domain,
+		w.GetNamespace(), w.GetName(), w.GetKey(), w.GetUid(), w.GetResourceVersion(),
+		w.GetUrl(), w.GetNow(), w.GetSha256(), w.GetStatus(), w.GetDrift(), readFirst,
+	}
+	var b []byte
+	for _, field := range fields {
+		b = binary.AppendUvarint(b, uint64(len(field)))
+		b = append(b, field...)
+	}
+	b = binary.AppendVarint(b, w.GetEpoch())
+	b = binary.AppendVarint(b, w.GetRefresh().GetSeconds())
+	b = binary.AppendVarint(b, int64(w.GetRefresh().GetNanos()))
+	if rules := rule.Of(w).Digest(); rules != "" || w.GetHeldSize() != 0 {
+		b = append(b, rules...)
+		b = binary.AppendVarint(b, w.GetHeldSize())
+	}
+	return b
+}
+
+// Names of the files with the watcher's seed, and with the public keys that writer and fetchers
+// trust: the current one and the previous one.
+const (
+	SeedFile = "signing.nk"
+	KeysFile = "signing.pub"
+)
+
+// WriteFiles creates a signing key in a folder, unless it has a valid one, and returns the paths of
+// the seed and of the public keys.
+func WriteFiles(dir string) (seedFile, keysFile string, err error) {
+	seedFile, keysFile = filepath.Join(dir, SeedFile), filepath.Join(dir, KeysFile)
+	_, noSeed := LoadSigner(seedFile)
+	_, noKeys := LoadVerifier(keysFile)
+	if noSeed == nil && noKeys == nil {
+		return seedFile, keysFile, nil
+	}
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return "", "", fmt.Errorf("create signing key: %w", err)
+	}
+	defer pair.Wipe()
+	seed, err := pair.Seed()
+	if err != nil {
+		return "", "", fmt.Errorf("create signing key: %w", err)
+	}
+	public, err := pair.PublicKey()
+	if err != nil {
+		return "", "", fmt.Errorf("create signing key: %w", err)
+	}
+	// The seed is written last: if the process ends before, the next one creates both files again.
+	if err := os.Remove(seedFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", "", err
+	}
+	if err := os.WriteFile(keysFile, []byte(public), 0o600); err != nil {
+		return "", "", err
+	}
+	return seedFile, keysFile, os.WriteFile(seedFile, seed, 0o600)
 }

@@ -1,3 +1,8 @@
+// Package apply carries out the plans of package plan on a real API server.
+//
+// A strategic merge patch carries the uid and the resourceVersion of the planned object. Usually
+// that version is known from the want or from our own last patch, so the patch is the only request.
+// If the object has changed, it is read, planned and patched again.
 package apply
 
 import (
@@ -11,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -167,4 +173,35 @@ func (t *task) run(ctx context.Context) []Write {
 	}
 	t.deps.Metrics.exhausted.Inc()
 	return t.deferAll("object changes faster than it can be patched, deferred")
+}
+
+// expiring is a cache of limited size whose entries expire. It only saves requests: with an empty cache the writer
+// does the same, with more reads.
+type expiring[K comparable, V any] struct {
+	entries *cache.LRUExpireCache
+	ttl     time.Duration
+}
+
+// newExpiring returns an empty cache.
+func newExpiring[K comparable, V any](size int, ttl time.Duration) expiring[K, V] {
+	return expiring[K, V]{entries: cache.NewLRUExpireCache(size), ttl: ttl}
+}
+
+// Get returns the value of a key, or the zero value.
+func (c expiring[K, V]) Get(key K) V {
+	entry, _ := c.entries.Get(key)
+	value, _ := entry.(V)
+	return value
+}
+
+// Put sets the value of a key.
+func (c expiring[K, V]) Put(key K, value V) { c.entries.Add(key, value, c.ttl) }
+
+// Drop removes a key.
+func (c expiring[K, V]) Drop(key K) { c.entries.Remove(key) }
+
+// key identifies a key of a ConfigMap.
+type key struct {
+	UID types.UID
+	Key string
 }

@@ -1,9 +1,25 @@
+// Package plan decides how results change a ConfigMap.
+//
+// It is pure. The known object and the pending results determine one patch, a verdict on each
+// result, and the Events to emit. Package plan keeps these promises:
+//
+//   - only an annotated key is written, and only from its annotated URL;
+//   - a key of another owner that we never wrote is not touched;
+//   - a failure never touches a value;
+//   - a result that is not newer than the fence of its key changes nothing.
+//
+// The API server refuses the patch if the object has changed, because the patch carries the uid and
+// the resourceVersion of the planned object.
 package plan
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -85,4 +101,87 @@ func occurrence(key string, entry status.Entry) string {
 		}
 	}
 	return name
+}
+
+// Item is a pending result.
+type Item struct {
+	Key    pipeline.Key
+	Result *v1.Result
+	// Fence is the epoch and sequence of the want or due message that caused the result.
+	Fence status.Fence
+	// Trace is logged with the item, unless it is invalid.
+	Trace trace.SpanContext
+}
+
+// NewItem returns the item for a result.
+func NewItem(r *v1.Result) Item {
+	return Item{
+		Key:    pipeline.KeyOf(r.GetWant()),
+		Result: r,
+		Fence:  status.Fence{Epoch: r.GetWant().GetEpoch(), Seq: r.GetSequence()},
+	}
+}
+
+// Confirmation returns the confirmation of an item that found the value of its key unchanged.
+func (i Item) Confirmation() Confirmation { return Confirmation{Fence: i.Fence, At: i.observed()} }
+
+// OfObject reports whether an item concerns the whole object. The watcher emits the Events about
+// its annotations.
+func (i Item) OfObject() bool { return i.Result.GetReconcile() != nil }
+
+func (i Item) url() string { return i.Result.GetWant().GetUrl() }
+
+// ObservedAt returns the time of the result.
+func (i Item) ObservedAt() time.Time { return i.Result.GetObservedAt().AsTime() }
+
+// observed returns the time of the outcome, truncated to the second like in the status.
+func (i Item) observed() time.Time {
+	at := i.Result.GetObservedAt()
+	if at == nil {
+		return time.Time{}
+	}
+	return at.AsTime().UTC().Truncate(time.Second)
+}
+
+// Order returns the positions of items, oldest trigger first, so that the newest one wins.
+func Order(items []Item) []int {
+	positions := make([]int, len(items))
+	for i := range positions {
+		positions[i] = i
+	}
+	slices.SortStableFunc(positions, func(a, b int) int {
+		return items[a].Fence.Compare(items[b].Fence)
+	})
+	return positions
+}
+
+// Verdict is the outcome of a result, as in logs and metric labels.
+type Verdict string
+
+// Verdicts on a result that the object now reflects.
+const (
+	// Written means that a value or the status was changed.
+	Written Verdict = "written"
+	// Unchanged means that the object was already as planned.
+	Unchanged Verdict = "unchanged"
+)
+
+// Verdicts on a result that is dropped.
+const (
+	// Stale means that the annotation has changed since, or that the object has a newer result.
+	Stale Verdict = "stale"
+	// Gone means that the object does not exist any more.
+	Gone Verdict = "gone"
+	// NotOurs means that another field manager owns the key.
+	NotOurs Verdict = "not_ours"
+	// Refused means that the API server does not accept the write.
+	Refused Verdict = "refused"
+)
+
+// Deferred means that the result was not written for an unrelated reason. The watcher publishes its want again.
+const Deferred Verdict = "deferred"
+
+// Verdicts returns all verdicts.
+func Verdicts() []Verdict {
+	return []Verdict{Written, Unchanged, Stale, Gone, NotOurs, Refused, Deferred}
 }

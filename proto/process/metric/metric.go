@@ -1,3 +1,11 @@
+// Package metric creates the metrics of a service in a uniform way.
+//
+// Names have the form curlmethat_<service>_<noun>_<unit>, with _total for counters, in base units.
+// All values of a label exist from the start, so that rates begin at zero. No label contains a URL,
+// host, namespace or object, because tenants choose these. Histograms have classic and native
+// buckets.
+//
+// Each metric is recorded as a Definition, for the page about all metrics.
 package metric
 
 import (
@@ -7,6 +15,51 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+// Project is the prefix of all our own metrics.
+const Project = "curlmethat"
+
+// Kind of a metric, as in Prometheus.
+type Kind string
+
+// Kinds of metrics.
+const (
+	Counter   Kind = "counter"
+	Gauge     Kind = "gauge"
+	Histogram Kind = "histogram"
+)
+
+// Label distinguishes the series of a metric.
+type Label struct {
+	// Name of the label.
+	Name string
+	// Values of the label; for an open label, only the initial ones.
+	Values []string
+	// Open describes values that others define, such as HTTP status codes; empty if Values are
+	// complete.
+	Open string
+}
+
+// Of returns a label with the given values.
+func Of[S ~string](name string, values ...S) Label {
+	l := Label{Name: name, Values: make([]string, len(values))}
+	for i, v := range values {
+		l.Values[i] = string(v)
+	}
+	return l
+}
+
+// Definition describes a metric.
+type Definition struct {
+	// Name is the full name.
+	Name string
+	// Kind of the metric.
+	Kind Kind
+	// Help is one sentence for operators.
+	Help string
+	// Labels in the order of label values.
+	Labels []Label
+}
 
 const (
 	// nativeFactor is the growth factor of native buckets.

@@ -1,5 +1,21 @@
 package v1alpha1
 
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed" // the manifest
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
+)
+
 const (
 	// WatcherLabel on a ConfigMap names its Watcher (LabelValue). That Watcher may take over a
 	// ConfigMap with this label.
@@ -84,3 +100,99 @@ const (
 	// ReasonSidecarRecovered: no sidecar fails any more.
 	ReasonSidecarRecovered = "SidecarRecovered"
 )
+
+// maxLabelBytes is the maximum length of a label value.
+const maxLabelBytes = 63
+
+// ConfigMapName returns the name of a Watcher's ConfigMap.
+func (w *Watcher) ConfigMapName() string {
+	return cmp.Or(w.Spec.Target.Name, w.Name+"-config")
+}
+
+// LabelValue returns the value of WatcherLabel for a Watcher: its name or, if that is too long for
+// a label, the start of the name and a digest.
+func LabelValue(name string) string {
+	if len(name) <= maxLabelBytes {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	digest := hex.EncodeToString(sum[:8])
+	return name[:maxLabelBytes-len(digest)-1] + "-" + digest
+}
+
+// Asks returns the annotations of the Watcher's ConfigMap that request its sources. The pairs are in
+// the annotation key, such as x-kv8s.io/curl-me-that. Without sources there are none.
+func (w *Watcher) Asks(key string) map[string]string {
+	asked := map[string]string{}
+	if len(w.Spec.Sources) == 0 {
+		return asked
+	}
+	sources := slices.Clone(w.Spec.Sources)
+	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Key, b.Key) })
+	var pairs, digests, rules, selections, intervals []string
+	if w.Spec.Interval != "" {
+		intervals = append(intervals, w.Spec.Interval)
+	}
+	for _, s := range sources {
+		pairs = append(pairs, s.Key+"="+s.URL)
+		if s.SHA256 != "" {
+			digests = append(digests, s.Key+"="+s.SHA256)
+		}
+		for _, r := range s.Expect {
+			rules = append(rules, s.Key+"="+r.Rule)
+		}
+		if s.Select != "" {
+			selections = append(selections, s.Key+"="+s.Select)
+		}
+		if s.Interval != "" {
+			intervals = append(intervals, s.Key+"="+s.Interval)
+		}
+	}
+	asked[key] = strings.Join(pairs, " ")
+	options := map[string]string{
+		annotation.SHA256Name: strings.Join(digests, " "), annotation.RefreshName: strings.Join(intervals, " "),
+		annotation.ExpectName: strings.Join(rules, "\n"), annotation.SelectName: strings.Join(selections, "\n"),
+		annotation.NowName: w.Now(key),
+	}
+	if w.Spec.Suspend {
+		options[annotation.SuspendName] = strconv.FormatBool(true)
+	}
+	for name, value := range options {
+		if value != "" {
+			asked[prefix(key)+name] = value
+		}
+	}
+	return asked
+}
+
+// Now returns the value of a Watcher's annotation curl-now, with the prefix of key. A long one is replaced by its
+// digest.
+func (w *Watcher) Now(key string) string {
+	return annotation.Now(w.Annotations[prefix(key)+annotation.NowName])
+}
+
+// prefix returns the prefix of an annotation, with its slash.
+func prefix(key string) string { return key[:strings.Index(key, "/")+1] }
+
+// GroupVersion of the resource.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "watch.x-kv8s.io", Version: "v1alpha1"}
+}
+
+// Resource is the resource's name in API paths.
+func Resource() schema.GroupVersionResource { return GroupVersion().WithResource("watchers") }
+
+// Kind of the resource.
+const Kind = "Watcher"
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &Watcher{}, &WatcherList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}
+
+// Definition is the CustomResourceDefinition of Watchers in YAML, for programs that install it.
+//
+//go:embed crd/watchers.yaml
+var Definition []byte
