@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -45,25 +46,6 @@ type ConsumeOptions struct {
 	Observe func(*Delivery, Disposition)
 }
 
-// stateReporter reports a state if it differs from the previous one.
-type stateReporter struct {
-	callback func(error)
-	last     string
-	reported bool
-}
-
-func (r *stateReporter) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if r.callback == nil || r.reported && r.last == text {
-		return
-	}
-	r.last, r.reported = text, true
-	r.callback(err)
-}
-
 // DefaultMaxUnended is the default of ConsumeOptions.MaxUnended.
 const DefaultMaxUnended = 5
 
@@ -86,17 +68,14 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 		return fmt.Errorf("read consumer %s: concurrency is %d but must be at least 1", o.Consumer, o.Concurrency)
 	}
 	c := NewConsumer(js, o, handle)
-	r := newReader(js, c.options, func(handleCtx context.Context, m jetstream.Msg) {
-		c.handle(handleCtx, newDelivery(m, ctx.Done()))
-	})
-	defer r.end()
+	defer c.wait()
 	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
 		began := time.Now()
-		err := r.read(ctx)
+		err := c.read(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		r.state.report(err)
+		c.report(err)
 		if time.Since(began) > reopenMax {
 			wait = reopenFirst
 		}
@@ -114,19 +93,47 @@ const (
 
 // Consumer handles messages like Consume, for a caller that reads them itself.
 type Consumer struct {
+	js      jetstream.JetStream
 	client  *Client
 	options ConsumeOptions
 	next    Handler
+
+	// state is the last reported state: the text of its error.
+	state *string
+	// bytes limits the payload of messages in progress.
+	bytes *semaphore.Weighted
+	// work passes work to an idle worker, and workers holds one value per worker.
+	work    chan func()
+	workers chan struct{}
+	ended   chan struct{}
+	running sync.WaitGroup
 }
 
 // NewConsumer returns the Consumer for these options.
 func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
 	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
 	o.MaxUnended = cmp.Or(o.MaxUnended, DefaultMaxUnended)
+	o.MaxBytes = cmp.Or(o.MaxBytes, math.MaxInt64)
 	if o.Poison == nil {
 		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
 	}
-	return &Consumer{client: NewClient(js), options: o, next: handle}
+	return &Consumer{
+		js: js, client: NewClient(js), options: o, next: handle, bytes: semaphore.NewWeighted(o.MaxBytes),
+		work: make(chan func()), workers: make(chan struct{}, o.Concurrency), ended: make(chan struct{}),
+	}
+}
+
+// report reports a state if it differs from the previous one.
+func (c *Consumer) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if c.options.State == nil || c.state != nil && *c.state == text {
+		return
+	}
+	c.state = &text
+	c.options.State(err)
 }
 
 // Handle handles one message and returns its disposition.

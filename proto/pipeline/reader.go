@@ -1,16 +1,13 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/semaphore"
 )
 
 // bufferMessages is the maximum number of messages in the client's buffer. It is small because
@@ -31,58 +28,31 @@ const (
 	expiry        = 3 * time.Second
 )
 
-// reader reads messages from a durable consumer.
-type reader struct {
-	options ConsumeOptions
-	js      jetstream.JetStream
-	handle  func(context.Context, jetstream.Msg)
-	state   stateReporter
-	bytes   *semaphore.Weighted
-	// work passes work to an idle worker, and workers holds one value per worker.
-	work    chan func()
-	workers chan struct{}
-	ended   chan struct{}
-	running sync.WaitGroup
-}
-
-func newReader(js jetstream.JetStream, o ConsumeOptions, handle func(context.Context, jetstream.Msg)) *reader {
-	o.MaxBytes = cmp.Or(o.MaxBytes, math.MaxInt64)
-	return &reader{
-		options: o,
-		js:      js,
-		handle:  handle,
-		state:   stateReporter{callback: o.State},
-		bytes:   semaphore.NewWeighted(o.MaxBytes),
-		work:    make(chan func()),
-		workers: make(chan struct{}, o.Concurrency),
-		ended:   make(chan struct{}),
-	}
-}
-
 // read opens the consumer and reads until that fails or ctx is done.
 //
 // It uses callbacks. The iterator of nats.go has a buffer for as many messages as requested. While
 // all slots are busy, heartbeats take places in it, and then messages are dropped.
-func (r *reader) read(ctx context.Context) error {
+func (c *Consumer) read(ctx context.Context) error {
 	fail := func(what string, err error) error {
-		return fmt.Errorf("%s consumer %s of stream %s: %w", what, r.options.Consumer, r.options.Stream, err)
+		return fmt.Errorf("%s consumer %s of stream %s: %w", what, c.options.Consumer, c.options.Stream, err)
 	}
-	consumer, err := r.js.Consumer(ctx, r.options.Stream, r.options.Consumer)
+	consumer, err := c.js.Consumer(ctx, c.options.Stream, c.options.Consumer)
 	if err != nil {
 		return fail("open", err)
 	}
+	draining := ctx.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var unbegun leftover
 	var missed time.Time
 	consuming, err := consumer.Consume(
 		func(m jetstream.Msg) {
-			if !r.start(ctx, m) {
+			if !c.start(ctx, draining, m) {
 				unbegun.add(m)
 			}
 		},
-		jetstream.PullMaxMessagesWithBytesLimit(min(r.options.Concurrency, bufferMessages),
-			bufferBytes+int(r.js.Conn().MaxPayload())),
+		jetstream.PullMaxMessagesWithBytesLimit(min(c.options.Concurrency, bufferMessages),
+			bufferBytes+int(c.js.Conn().MaxPayload())),
 		jetstream.PullExpiry(expiry),
 		jetstream.PullHeartbeat(idleHeartbeat),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
@@ -101,7 +71,7 @@ func (r *reader) read(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-time.After(reopenFirst): // a consumer that fails at once was never readable
-		r.state.report(nil)
+		c.report(nil)
 		<-ctx.Done()
 	}
 	drain(consuming)
@@ -121,50 +91,49 @@ func drain(consuming jetstream.ConsumeContext) {
 
 // start handles m once fewer than Concurrency messages are in progress, and reports whether it did so
 // before ctx was done.
-func (r *reader) start(ctx context.Context, m jetstream.Msg) bool {
-	weight := min(int64(len(m.Data())), r.options.MaxBytes)
-	if ctx.Err() != nil || r.bytes.Acquire(ctx, weight) != nil {
+func (c *Consumer) start(ctx context.Context, draining <-chan struct{}, m jetstream.Msg) bool {
+	weight := min(int64(len(m.Data())), c.options.MaxBytes)
+	if ctx.Err() != nil || c.bytes.Acquire(ctx, weight) != nil {
 		return false
 	}
-	handleCtx := context.WithoutCancel(ctx)
 	work := func() {
-		defer r.bytes.Release(weight)
-		r.handle(handleCtx, m)
+		defer c.bytes.Release(weight)
+		c.handle(context.WithoutCancel(ctx), newDelivery(m, draining))
 	}
 	select {
-	case r.work <- work: // to an idle worker
+	case c.work <- work: // to an idle worker
 		return true
 	default:
 	}
 	select {
-	case r.work <- work:
-	case r.workers <- struct{}{}:
-		r.running.Go(func() { r.serve(work) })
+	case c.work <- work:
+	case c.workers <- struct{}{}:
+		c.running.Go(func() { c.serve(work) })
 	case <-ctx.Done():
-		r.bytes.Release(weight)
+		c.bytes.Release(weight)
 		return false
 	}
 	return true
 }
 
-// serve runs work until end. With a new goroutine per message, growing stacks took a tenth of the
+// serve runs work until wait. With a new goroutine per message, growing stacks took a tenth of the
 // fetcher's time.
-func (r *reader) serve(first func()) {
+func (c *Consumer) serve(first func()) {
 	first()
 	for {
 		select {
-		case work := <-r.work:
+		case work := <-c.work:
 			work()
-		case <-r.ended:
+		case <-c.ended:
 			return
 		}
 	}
 }
 
-// end waits until all work is done.
-func (r *reader) end() {
-	close(r.ended)
-	r.running.Wait()
+// wait waits until all work is done.
+func (c *Consumer) wait() {
+	close(c.ended)
+	c.running.Wait()
 }
 
 // leftover collects received messages that were not begun.

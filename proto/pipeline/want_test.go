@@ -348,33 +348,6 @@ func checkLiteral(t *testing.T, subject string, tokens int) {
 	}
 }
 
-// FuzzParse checks that parsing neither panics nor accepts a second spelling of a subject.
-func FuzzParse(f *testing.F) {
-	for _, seed := range []string{
-		"curl.want.a.b.c", "curl.failure.R.h.a.b.c", "curl.result.content.a.b%2Ec.d",
-		"curl.want.%.%.%", "curl.want.%2e.b.c", ".",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, subject string) {
-		if kind, k, err := pipeline.ParseSubject(subject); err == nil {
-			if again := subjects(k)[kind]; again != subject {
-				t.Errorf("ParseSubject(%q) = %v, %q, whose subject is %q", subject, kind, k, again)
-			}
-		} else if !errors.Is(err, pipeline.ErrSubject) {
-			t.Errorf("ParseSubject(%q): %v, want ErrSubject", subject, err)
-		}
-		if reason, host, k, err := pipeline.ParseDeadLetter(subject); err == nil {
-			if len(host) <= 253 && k.DeadLetter(reason, host) != subject {
-				t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, whose subject is %q", subject, reason, host, k,
-					k.DeadLetter(reason, host))
-			}
-		} else if !errors.Is(err, pipeline.ErrSubject) {
-			t.Errorf("ParseDeadLetter(%q): %v, want ErrSubject", subject, err)
-		}
-	})
-}
-
 var _ = Describe("Loading", func() {
 	It("fails without a stream", func(ctx SpecContext) {
 		c := pipeline.NewClient(natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{})))

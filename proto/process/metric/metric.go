@@ -129,23 +129,6 @@ func (s *Set) GaugeFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, value), Gauge, name, help)
 }
 
-// OptionalGaugeFunc creates a gauge that is read on each scrape, and has no series while its value
-// is unknown.
-func (s *Set) OptionalGaugeFunc(name, help string, read func() (value float64, known bool)) {
-	s.Families(func() []map[string]float64 {
-		if v, known := read(); known {
-			return []map[string]float64{{"": v}}
-		}
-		return []map[string]float64{nil}
-	}, Family{Name: name, Help: help})
-}
-
-// GaugesFunc creates a gauge with a label that is read on each scrape, as a map by label value. A
-// missing value has no series.
-func (s *Set) GaugesFunc(name, help string, label Label, read func() map[string]float64) {
-	s.Families(func() []map[string]float64 { return []map[string]float64{read()} }, Family{name, help, []Label{label}})
-}
-
 // Family is a gauge that is read together with others.
 type Family struct {
 	Name, Help string
