@@ -373,6 +373,38 @@ func certificate(names int) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
+func TestOnlyWholeCertificatesInPEMAndBlanksAreRead(t *testing.T) {
+	one := certificate(0)
+	lines := strings.SplitAfter(one, "\n")
+	block, _ := pem.Decode([]byte(one))
+	labelled := func(label string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: label, Bytes: der}))
+	}
+	for want, bodies := range map[rule.Cause][]string{
+		rule.Passed: {
+			one, strings.TrimSpace(one), strings.ReplaceAll(one+one, "\n", "\r\n"), strings.Repeat(one, 100),
+			"\n \t\n" + strings.ReplaceAll(one, "-\n", "- \n") + "\n\n" + one + "\n",
+		},
+		rule.BadCertificate: {
+			one + one[:len(one)/2], strings.Join(lines[:len(lines)-2], ""), "-----BEGIN CERTIFICATE-----\n" + one,
+			strings.Replace(one, "MII", "M!I", 1), labelled("CERTIFICATE", append(slices.Clone(block.Bytes), 0)),
+		},
+		rule.NotCertificates: {
+			one + labelled("PRIVATE KEY", block.Bytes), labelled("X509 CERTIFICATE", block.Bytes), "Subject: a\n" + one,
+			strings.ReplaceAll(one, "-----BEGIN", "  -----BEGIN"), "\ufeff" + one, "<pre>\n" + one + "</pre>\n",
+			string(block.Bytes),
+		},
+		rule.False:    {"\n"},
+		rule.TooLarge: {strings.Repeat(one, 1000)},
+	} {
+		for _, body := range bodies {
+			if got := evaluate(body, "size(certs(body)) > 0", 0); got != want {
+				t.Errorf("%.60q is %s, not %s", body, got, want)
+			}
+		}
+	}
+}
+
 func TestATextHasAtMostAThousandCertificates(t *testing.T) {
 	e, set := &rule.Evaluator{MaxBody: 4 << 20}, rule.Set{Expect: []string{"size(certs(body)) > 0"}}
 	_, cause := e.Evaluate(t.Context(), "team-a", set, []byte(strings.Repeat(ca+"\n", 501)), 0).Failed()

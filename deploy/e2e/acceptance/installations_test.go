@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -36,42 +35,6 @@ var _ = Describe("A second installation that reads another annotation", func() {
 		Expect(err).To(Or(BeNil(), MatchError("exit status 7")), "%s", out)
 		return strings.Join(strings.Fields(string(out)), " ")
 	}
-
-	It("leaves keys and problems of the first one alone, and shares an object with it", func(ctx SpecContext) {
-		w, cm, second := begin(ctx)
-		b := w.Origin.Page("/b").Says("B")
-		cm.Annotate(ctx, other, "b="+b.URL())
-		cm.EventuallyHasData(ctx, "b", "B")
-		cm.Annotate(ctx, "x-kv8s.io/curl-refresh", "soon") // a problem of the first one
-		Eventually(ctx, func() *status.Problem { return cm.Problem(ctx) }).ShouldNot(BeNil())
-		cm.Annotate(ctx, other, "b="+b.URL()+" mydata="+b.URL())
-		cm.EventuallyHasEvents(ctx, "InvalidAnnotation", "KeyExists")
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "A", "b": "B"}))
-		Expect(cm.Problem(ctx)).NotTo(BeNil())
-		Expect(cm.Status(ctx, "mydata").Annotation).To(BeEmpty())
-		Expect(cm.Status(ctx, "b").Annotation).To(Equal(other))
-
-		By("not removing what the first one is asked to remove while it is down")
-		w.Watcher().ShouldStop(ctx)
-		w.Writer().ShouldStop(ctx)
-		cm.Unannotate(ctx, annotation.DefaultKey)
-		cm.Annotate(ctx, other, "c="+b.URL())
-		cm.EventuallyHasData(ctx, "c", "B")
-		cm.EventuallyLacks(ctx, "b")
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "A", "c": "B"}))
-		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
-
-		By("stopping, so that the first one removes its own key alone")
-		for _, s := range second {
-			s.ShouldStop(ctx)
-		}
-		cm.Unannotate(ctx, other)
-		w.Watcher().Restart(ctx)
-		w.Writer().Restart(ctx)
-		cm.EventuallyLacks(ctx, "mydata")
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"c": "B"}))
-	})
 
 	It("takes a key over once only its annotation asks, and others by curlctl hand-over", func(ctx SpecContext) {
 		w, cm, _ := begin(ctx)
@@ -124,29 +87,6 @@ var _ = Describe("A key whose owner the metadata does not prove", func() {
 		Expect(cm.Reasons(ctx)).NotTo(ContainElements("KeyExists"))
 	})
 
-	It("is compared again once the second of its owner's last write is over", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		DeferCleanup(w.History.AllBySpec)
-		page, cm := w.Fill(ctx, "racy", "old")
-		page.Says("new")
-		stamped := func() string {
-			return suitetest.Must(annotation.ParseOwners(cm.Get(ctx).ManagedFields)).Of("mydata").Fingerprint
-		}
-		for range 10 { // until both writes are in one second
-			Eventually(func() int { return time.Now().Nanosecond() }).WithPolling(time.Millisecond).
-				Should(BeNumerically("<", 50*time.Millisecond))
-			cm.Put(ctx, "mydata", "new")
-			first := stamped()
-			Eventually(ctx, func() string { return cm.Status(ctx, "mydata").Drift }).Should(HavePrefix(first))
-			cm.Put(ctx, "mydata", "wrong")
-			if second := stamped(); second == first {
-				break
-			}
-			cm.EventuallyHasData(ctx, "mydata", "new")
-		}
-		cm.EventuallyHasData(ctx, "mydata", "new")
-	})
-
 	DescribeTable("is compared with the live value by", func(ctx SpecContext, fetch func(context.Context, *world.World,
 		*world.ConfigMap),
 	) {
@@ -181,18 +121,6 @@ var _ = Describe("A key whose owner the metadata does not prove", func() {
 })
 
 var _ = Describe("A suspended ConfigMap", func() {
-	It("keeps its data when its main annotation is removed, until it is no longer suspended", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		_, cm := w.Fill(ctx, "held", "A")
-		cm.Annotate(ctx, "x-kv8s.io/curl-suspend", "true")
-		cm.Unannotate(ctx, annotation.DefaultKey)
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "A"))
-		Expect(cm.Writes(ctx)).To(Equal(1))
-		cm.Unannotate(ctx, "x-kv8s.io/curl-suspend")
-		cm.EventuallyLacks(ctx, "mydata")
-	})
-
 	It("becomes an ordinary one by one edit that removes the annotation and the status", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		_, cm := w.Fill(ctx, "kept", "A")

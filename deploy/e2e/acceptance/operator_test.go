@@ -1,28 +1,19 @@
 package acceptance_test
 
 import (
-	"context"
 	"net"
-	"net/http"
-	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // allInOne is the program that runs all services in one process.
@@ -99,89 +90,29 @@ var _ = Describe("A service that starts before the API server", func() {
 	})
 })
 
-var _ = Describe("All services in one process", func() {
-	It("lose nothing under load when stopped and after kill -9", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Without: world.Services()})
-		w.Unfinished() // the streams are in that process
-		data := GinkgoT().TempDir()
-		start := func() *process.Process {
-			GinkgoHelper()
-			p := run(allInOne, []string{"KUBECONFIG=" + env.Cluster.Kubeconfig, "HOME=" + data},
-				"--data-dir="+data, "--namespaces="+w.Namespace, "--allow-cidr=127.0.0.0/8,::1/128")
-			Eventually(func() []string { return p.Log.Matching("Ready") }).ShouldNot(BeEmpty())
-			return p
+var _ = Describe("kubectl", func() {
+	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		tools := GinkgoT().TempDir()
+		for name, path := range map[string]string{
+			"kubectl": world.Kubectl(), "kubectl-curl_me_that": w.Program("curlctl"),
+			"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
+		} {
+			Expect(os.Symlink(suitetest.Must(filepath.Abs(path)), filepath.Join(tools, name))).To(Succeed())
 		}
-		load := w.Begin(ctx, 150)
-		for n := range 2 {
-			p := start()
-			load.EventuallyFills(ctx, 20+40*n)
-			Expect(p.Stop(ctx)).To(BeZero())
-			Expect(load.MostHits()).To(BeNumerically("<=", 1))
-		}
-		p := start()
-		load.EventuallyFills(ctx, 100)
-		Expect(p.Kill()).To(Succeed())
-		start()
-		// A service that rejects a message just as the broker stops gets it again only after AckWait, as if it
-		// had been killed.
-		Eventually(load.Filled).WithTimeout(2 * pipeline.AckWait).Should(Equal(150))
-		Expect(load.MostHits()).To(BeNumerically("<=", 2))
-		w.EventuallyCaughtUp(ctx)
-		for _, cm := range load.ConfigMaps {
-			Expect(w.History.Writes(cm.Name)).To(Equal(1))
+		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).
+			EventuallyHasEvents(ctx, "BadStatus")
+		for command, said := range map[string]string{
+			"curl-me-that status $NAMESPACE/failing":   "gave up",
+			"curl-me-that --help":                      "kubectl curl-me-that [command]",
+			"__complete curl-me-that failures show ''": "1\tBadStatus " + w.Namespace + "/failing",
+		} {
+			shell := exec.CommandContext(ctx, "sh", "-c", "kubectl "+command+" 2>/dev/null")
+			shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "NAMESPACE="+w.Namespace,
+				"KUBECONFIG="+w.Cluster.Kubeconfig, "CURLMETHAT_NATS_URL="+w.Broker())
+			out, err := shell.Output()
+			Expect(err).NotTo(HaveOccurred(), command)
+			Expect(string(out)).To(ContainSubstring(said), command)
 		}
 	})
 })
-
-var _ = Describe("The demo", func() {
-	It("runs all chapters without kubectl, and serves the console until interrupted", func(ctx SpecContext) {
-		cmd, printed := demo(ctx, GinkgoT().TempDir()), gbytes.NewBuffer()
-		cmd.Stdout, cmd.Stderr = printed, printed
-		Expect(cmd.Start()).To(Succeed())
-		DeferCleanup(func() {
-			if cmd.ProcessState == nil {
-				_ = cmd.Process.Signal(os.Interrupt) // the demo shuts down
-				_ = cmd.Wait()
-			}
-		})
-		address := regexp.MustCompile(`The console of nats://\S+ is at (http://\S+)`)
-		Eventually(ctx, printed).WithTimeout(2 * time.Minute).Should(gbytes.Say(address.String()))
-		out := string(printed.Contents())
-		Expect(out).To(MatchRegexp(`(?s)1\. .*joke: \|\n {4}\S.*` +
-			`2\. .*InvalidAnnotation.*does not match expected format\s+key=url.*` +
-			`3\. .*ctl failures .*ConnectFailed.*curl-me-that-down.*` +
-			`4\. .*ctl replay .*1 fetched.*joke: \|\n {4}\S.*` +
-			`5\. .*kind: Watcher.*\nNAME +READY +FRESH +FETCHED .*\n\S+ +True +True +1/1 ` +
-			`+watched-config .*joke: \|\n {4}\S.*`))
-		Expect(out).NotTo(ContainSubstring("$ kubectl"), "no kubectl is installed")
-		// tables adapt only to a terminal
-		aPathOrTable := Or(ContainSubstring(os.TempDir()), ContainSubstring("http://"), MatchRegexp(`^(ID|\d+) `))
-		fits := WithTransform(func(line string) int { return len(line) }, BeNumerically("<=", 80)) // the narrowest terminal
-		Expect(strings.Split(out, "\n")).To(HaveEach(Or(aPathOrTable, fits)))
-
-		at := address.FindStringSubmatch(out)[1]
-		jar := suitetest.Must(cookiejar.New(nil))
-		person := &http.Client{Jar: jar}
-		r := suitetest.Must(person.Get(at))
-		Expect(r.Body.Close()).To(Succeed())
-		Expect(r.StatusCode).To(Equal(http.StatusOK))
-		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
-		Expect(cmd.Wait()).To(Succeed(), string(printed.Contents()))
-		_, err := person.Get(at)
-		Expect(err).To(MatchError(syscall.ECONNREFUSED))
-	})
-})
-
-// demo returns the command for the demo, with a PATH of one folder. A demo of the developer does not use
-// 127.0.0.2.
-func demo(ctx context.Context, path string) *exec.Cmd {
-	GinkgoHelper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" || runtime.GOOS != "linux" {
-		Skip("the demo needs KUBEBUILDER_ASSETS for its own control plane, and Linux for 127.0.0.2")
-	}
-	cmd := exec.CommandContext(ctx, env.Program(allInOne), "demo", "--host=127.0.0.2", "--samples=../../samples")
-	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
-		return strings.HasPrefix(variable, "KUBECONFIG=") || strings.HasPrefix(variable, "PATH=")
-	}), "PATH="+path)
-	return cmd
-}
