@@ -5,13 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -94,172 +90,83 @@ var _ = Describe("The system on an unreliable broker", func() {
 		failing.HasEvents(ctx, "BadStatus")
 	})
 
-	DescribeTable("restores a lost stream or consumer:", func(
-		ctx SpecContext, gets int, lose func(context.Context, jetstream.JetStream) error,
-	) {
+	It("restores lost streams and consumers", func(ctx SpecContext) {
 		w := env.World(ctx, world.Audited(world.Options{})) // the audit interval is also that of checks of the streams
-		before, kept := w.Fill(ctx, "before", "before")
-		after := w.Origin.Page("/after").Says("after")
-		w.EventuallyQuiet(ctx)
-		// On a busy machine, the audit may have requested a body again that was on its way.
-		filling := before.Hits()
-		Expect(lose(ctx, w.JetStream)).To(Succeed())
-		w.Create(ctx, "new", world.Asking("mydata="+after.URL())).
-			EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
-		kept.Ask(ctx, "mydata="+after.URL())
-		kept.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", "after")
-		Expect(before.Hits()-filling).To(BeNumerically("<=", gets), "GETs of held keys")
-	},
-		Entry("the stream of requests", 0, func(ctx context.Context, js jetstream.JetStream) error {
-			return js.DeleteStream(ctx, pipeline.Requests)
-		}),
-		Entry("the streams of results and failures", 0, func(ctx context.Context, js jetstream.JetStream) error {
-			return errors.Join(js.DeleteStream(ctx, pipeline.Results), js.DeleteStream(ctx, pipeline.Failures))
-		}),
-		Entry("the consumer of the fetchers, with one more GET per key", 1,
-			func(ctx context.Context, js jetstream.JetStream) error {
-				return js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-			}),
-		Entry("the consumer of the writers", 0, func(ctx context.Context, js jetstream.JetStream) error {
-			return js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer)
-		}),
-		Entry("all messages in the stream of requests", 0, func(ctx context.Context, js jetstream.JetStream) error {
-			stream, err := js.Stream(ctx, pipeline.Requests)
-			if err != nil {
-				return err
-			}
-			return stream.Purge(ctx)
-		}),
-	)
+		held, _ := w.Fill(ctx, "held", "held")
+		_, edited := w.Fill(ctx, "edited", "before")
+		for i, lost := range []struct {
+			of   func(ctx context.Context, js jetstream.JetStream) error
+			gets int // of held keys
+		}{
+			{func(ctx context.Context, js jetstream.JetStream) error {
+				return js.DeleteStream(ctx, pipeline.Requests)
+			}, 0},
+			{func(ctx context.Context, js jetstream.JetStream) error {
+				return errors.Join(js.DeleteStream(ctx, pipeline.Results), js.DeleteStream(ctx, pipeline.Failures))
+			}, 0},
+			{func(ctx context.Context, js jetstream.JetStream) error {
+				return errors.Join(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer),
+					js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer))
+			}, 1},
+		} {
+			w.EventuallyQuiet(ctx)
+			before := held.Hits() // more than one if the audit requested a body that was on its way
+			Expect(lost.of(ctx, w.JetStream)).To(Succeed())
+			page := w.Origin.Page(fmt.Sprint("/after-", i)).Says(world.Body(i))
+			w.Create(ctx, fmt.Sprint("new-", i), world.Asking("mydata="+page.URL())).
+				EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", world.Body(i))
+			edited.Ask(ctx, "mydata="+page.URL())
+			edited.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", world.Body(i))
+			Expect(held.Hits()-before).To(BeNumerically("<=", lost.gets), "GETs of held keys")
+		}
+	})
 })
-
-// failedFetches are ConfigMaps whose fetches were given up, although their pages now work.
-type failedFetches struct {
-	*world.World
-	objects []*world.ConfigMap
-	before  []int
-}
-
-// letFail makes n fetches fail, and then repairs their pages.
-func letFail(ctx context.Context, n int) *failedFetches {
-	GinkgoHelper()
-	w := env.World(ctx, world.Options{
-		AckWait: shortAckWait,
-		Flags:   map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
-	})
-	f := &failedFetches{World: w}
-	pages := w.Origin.Pages(n)
-	for i, page := range pages {
-		page.Fails(503)
-		f.objects = append(f.objects, w.Create(ctx, fmt.Sprintf("cm-%03d", i), world.Asking("mydata="+page.URL())))
-	}
-	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
-		WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(n))
-	w.EventuallyQuiet(ctx)
-	w.EventuallyCaughtUp(ctx)
-	for i, page := range pages {
-		f.before = append(f.before, w.History.Writes(f.objects[i].Name))
-		page.Says(body(i))
-	}
-	return f
-}
-
-func body(i int) string { return fmt.Sprintf("body %d", i) }
-
-// replay starts `curlctl replay --all --wait`.
-func (f *failedFetches) replay(args ...string) *process.Process {
-	GinkgoHelper()
-	p := suitetest.Must(process.Start(process.Program{
-		Name: "curlctl", Path: f.Program("curlctl"),
-		Args: append([]string{"replay", "--nats-url", f.Broker(), "--all", "--wait", "--yes", "--timeout=2m"}, args...),
-	}))
-	DeferCleanup(func() {
-		if p.Running() {
-			Expect(p.Kill()).To(Succeed())
-		}
-	})
-	return p
-}
-
-// eventuallyFills waits until n ConfigMaps were written again.
-func (f *failedFetches) eventuallyFills(ctx context.Context, n int) {
-	GinkgoHelper()
-	Eventually(ctx, func() (filled int) {
-		for i, object := range f.objects {
-			if f.History.Writes(object.Name) > f.before[i] {
-				filled++
-			}
-		}
-		return filled
-	}).WithTimeout(time.Minute).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
-}
-
-// shouldBeRight waits until every ConfigMap is up to date after exactly one write.
-func (f *failedFetches) shouldBeRight(ctx context.Context) {
-	GinkgoHelper()
-	for i, object := range f.objects {
-		object.EventuallyHasDataWithin(ctx, time.Minute, "mydata", body(i))
-		object.EventuallyReports(ctx, "mydata", "")
-	}
-	f.EventuallyQuiet(ctx)
-	f.EventuallyCaughtUp(ctx)
-	for i, object := range f.objects {
-		Expect(f.History.Writes(object.Name)-f.before[i]).To(Equal(1), "writes to %s", object.Name)
-	}
-}
-
-// shouldEndWell waits until a replay ends, and expects that it found all failures and waited for their outcome.
-func (f *failedFetches) shouldEndWell(ctx context.Context, p *process.Process) {
-	GinkgoHelper()
-	Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
-	code := suitetest.Must(p.Wait(ctx))
-	said := p.Log.String()
-	Expect(code).To(BeZero(), "%s", said)
-	fetched := 0 // also those of earlier replays that it waits for
-	for _, outcome := range regexp.MustCompile(`(?m)^Outcome.*: (\d+) fetched\.$`).FindAllStringSubmatch(said, -1) {
-		n := suitetest.Must(strconv.Atoi(outcome[1]))
-		fetched += n
-	}
-	Expect(fetched).To(Equal(len(f.objects)), "%s", said)
-	Expect(said).To(ContainSubstring("The writer has handled all of them."))
-}
 
 var _ = Describe("A replay", func() {
 	It("resumes after the broker is restarted", func(ctx SpecContext) {
-		f := letFail(ctx, 150)
-		p := f.replay("--rate=40") // slow enough to be interrupted
-		f.eventuallyFills(ctx, 20)
+		const n = 150
+		w := env.World(ctx, world.Options{
+			AckWait: shortAckWait, Flags: map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
+		})
+		var urls []string
+		pages := w.Origin.Pages(n)
+		for _, page := range pages {
+			urls = append(urls, page.Fails(503).URL())
+		}
+		load := w.Load("cm", urls)
+		for i := range n {
+			load.Create(ctx, i)
+		}
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
+			WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(n))
+		w.EventuallyQuiet(ctx)
+		for i, page := range pages {
+			page.Says(world.Body(i))
+		}
+
+		p := suitetest.Must(process.Start(process.Program{
+			Name: "curlctl", Path: w.Program("curlctl"),
+			Args: []string{"replay", "--nats-url", w.Broker(), "--all", "--wait", "--yes", "--timeout=2m", "--rate=40"},
+		}))
+		DeferCleanup(func() {
+			if p.Running() {
+				Expect(p.Kill()).To(Succeed())
+			}
+		})
+		load.EventuallyFills(ctx, 20)
 		Expect(p.Running()).To(BeTrue())
-		f.NATS.Stop()
+		w.NATS.Stop()
 		Eventually(func() []string { return p.Log.Matching("Lost the connection to NATS") }).Should(HaveLen(1))
-		Expect(f.NATS.Start()).To(Succeed())
-		f.shouldEndWell(ctx, p)
-		f.shouldBeRight(ctx)
-	})
-
-	It("is complete after an interrupted run, alongside another replay and with a backlog", func(ctx SpecContext) {
-		f := letFail(ctx, 150)
-		Expect(f.Fetcher().Kill()).To(Succeed())
-		p := f.replay("--rate=40")
-		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(BeNumerically(">=", 20))
-		Expect(p.Stop(ctx)).To(Equal(6))
-		Expect(p.Log.String()).To(ContainSubstring("safe to run it again"))
-
-		var requested atomic.Int64
-		sub := suitetest.Must(f.JetStream.Conn().Subscribe("curl.due.>", func(*nats.Msg) { requested.Add(1) }))
-		DeferCleanup(sub.Unsubscribe)
-		Expect(f.JetStream.Conn().Flush()).To(Succeed())
-		var replays []*process.Process
-		for range 3 {
-			replays = append(replays, f.replay())
+		Expect(w.NATS.Start()).To(Succeed())
+		Eventually(p.Running).WithTimeout(2*time.Minute).Should(BeFalse(), "curlctl still runs")
+		Expect(p.Wait(ctx)).To(BeZero(), p.Log.String())
+		Expect(p.Log.String()).To(And(MatchRegexp(`(?m)^Outcome.*: 150 fetched\.$`),
+			ContainSubstring("The writer has handled all of them.")))
+		w.EventuallyQuiet(ctx)
+		w.EventuallyCaughtUp(ctx)
+		Expect(load.Filled()).To(Equal(n))
+		for _, cm := range load.ConfigMaps {
+			Expect(w.History.Writes(cm.Name)).To(Equal(2), "the failure and the body in %s", cm.Name)
 		}
-		// All have requested everything, so none looks for failures after the first fetch.
-		Eventually(requested.Load).WithTimeout(time.Minute).Should(BeNumerically(">=", 150*len(replays)))
-		Eventually(ctx, func() int { return f.Stored(ctx, pipeline.Requests, "curl.due.>") }).Should(Equal(150))
-		f.Fetcher().Restart(ctx)
-		for _, p := range replays {
-			f.shouldEndWell(ctx, p)
-		}
-		f.shouldBeRight(ctx)
 	})
 })

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -109,24 +106,6 @@ var _ = Describe("SIGTERM", func() {
 		Entry("for the fetcher", world.Fetcher),
 		Entry("for the writer", world.Writer),
 	)
-
-	It("lets a fetcher wait for the response to a slow GET", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page, cm, release := w.Fetching(ctx, "slow", "waited for")
-		stopped := make(chan struct{})
-		go func() {
-			defer GinkgoRecover()
-			defer close(stopped)
-			w.Fetcher().ShouldStop(ctx)
-		}()
-		Consistently(stopped).WithTimeout(aWhile / 2).ShouldNot(BeClosed())
-		release()
-		Eventually(stopped).Should(BeClosed())
-		cm.EventuallyHasData(ctx, "mydata", "waited for")
-		w.Fetcher().Restart(ctx)
-		w.EventuallyQuiet(ctx)
-		Expect(page.Hits()).To(Equal(1))
-	})
 })
 
 var _ = Describe("Two watchers", func() {
@@ -168,34 +147,6 @@ func neverParking() map[string][]string {
 const maxLines = 60
 
 var _ = Describe("An outage of the API server", func() {
-	It("of 5 s stops no service and no fetch", func(ctx SpecContext) {
-		plane := suitetest.Must(controlplane.Start(ctx, controlplane.Options{Progress: GinkgoWriter}))
-		DeferCleanup(plane.Stop)
-		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
-		w := env.World(ctx, world.Options{Cluster: cluster})
-		load := w.Begin(ctx, 50)
-		load.EventuallyEnds(ctx, time.Minute)
-		page, cm := w.Fill(ctx, "news", "before", world.Annotated(refreshKey, "1s"))
-		said := lines(w)
-
-		plane.KillAPIServer()
-		page.Says("during")
-		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).
-			Should(BeTrue(), "services keep running")
-		hits := page.Hits()
-		Expect(plane.StartAPIServer(ctx)).To(Succeed())
-
-		cm.EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "during")
-		after := w.Origin.Page("/after").Says("after")
-		w.Create(ctx, "after", world.Asking("mydata="+after.URL())).
-			EventuallyHasDataWithin(ctx, 45*time.Second, "mydata", "after")
-		Expect(hits).To(BeNumerically(">=", 3), "fetches continue meanwhile")
-		Expect(lines(w)-said).To(BeNumerically("<", 3*maxLines+2*hits), "lines about the outage")
-		for _, p := range load.Pages {
-			Expect(p.Hits()).To(Equal(1), "satisfied keys are not fetched again")
-		}
-	})
-
 	DescribeTable("with an error for every request stops no service:", func(ctx SpecContext, fault kubetest.Fault) {
 		g, o := behindGateway(world.Watcher, world.Writer)
 		w := env.World(ctx, o)
@@ -284,51 +235,5 @@ var _ = Describe("A denied write", func() {
 		for _, cm := range all {
 			cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(limit)), "mydata", "granted")
 		}
-	})
-
-	It("by an admission policy is reported by one Event", func(ctx SpecContext) {
-		w := env.World(ctx, world.Audited(world.Options{}))
-		lift := w.Deny(ctx, "mydata")
-		page := w.Origin.Page("/denied").Says("at last")
-		cm := w.Create(ctx, "denied", world.Asking("mydata="+page.URL()))
-		cm.EventuallyHasEvents(ctx, "WriteFailed")
-		note := cm.Events(ctx)[0].Note
-		Expect(strings.ToLower(note)).To(ContainSubstring("refused"))
-		Consistently(ctx, func() []string { return cm.Reasons(ctx) }).WithTimeout(2 * time.Second).
-			WithPolling(200 * time.Millisecond).Should(ConsistOf("WriteFailed"))
-		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total")).To(BeNumerically("<", 20), "no storm")
-		lift(ctx)
-		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "at last")
-		cm.EventuallyHasEvents(ctx, "WriteFailed", "Recovered")
-	})
-})
-
-// apartLimit is how long a key of another tenant may take to be filled on a busy machine.
-const apartLimit = 40 * time.Second
-
-var _ = Describe("An ordinary key of another tenant is filled", func() {
-	It("while the writer lacks permission in a namespace with too many results", func(ctx SpecContext) {
-		const inHand = 16
-		var account *world.Account
-		w := env.World(ctx, world.Options{
-			Tenants: 1, AckWait: shortAckWait, Kubeconfigs: env.Cluster.WriterAccount(&account),
-		})
-		account.In(ctx, w.Tenants[0].Namespace, world.WriterRules()...)
-		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
-		config := consumer.CachedInfo().Config
-		config.MaxAckPending = inHand
-		suitetest.Must(w.JetStream.UpdateConsumer(ctx, pipeline.Results, config))
-
-		account.Revoke(ctx)
-		pages := w.Origin.Pages(2 * inHand)
-		for i, page := range pages {
-			w.Create(ctx, fmt.Sprintf("refused-%d", i), world.Asking("mydata="+page.URL()))
-		}
-		Eventually(w.Origin.Hits).Should(BeNumerically(">=", len(pages)))
-		page := w.Tenants[0].Origin.Page("/ordinary").Says("ordinary")
-		w.Tenants[0].Create(ctx, "ordinary", world.Asking("mydata="+page.URL())).
-			EventuallyHasDataWithin(ctx, apartLimit, "mydata", "ordinary")
-		account.Grant(ctx)
-		w.Unfinished()
 	})
 })

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -96,50 +95,6 @@ func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 const restoreLimit = time.Minute
 
 var _ = Describe("A restored backup", func() {
-	It("of the broker loses no body even if sequences catch up before the watcher starts", func(ctx SpecContext) {
-		const keys = 6
-		broker := world.RunBroker()
-		w := env.World(ctx, world.Audited(world.Options{Broker: broker.URL()}))
-		pages := w.Origin.Pages(keys)
-		cms := make([]*world.ConfigMap, keys)
-		for i, page := range pages {
-			page.Tagged().Says("first")
-			cms[i] = w.Create(ctx, fmt.Sprintf("kept-%d", i), world.Asking("mydata="+page.URL()),
-				world.Annotated(refreshKey, "1s"))
-		}
-		all := func(text string) {
-			GinkgoHelper()
-			for _, cm := range cms {
-				cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", text)
-			}
-		}
-		all("first")
-		broker.Save()
-		// Now the fences of the objects are ahead of the copy.
-		for n := range 3 {
-			text := fmt.Sprintf("later %d", n)
-			for _, page := range pages {
-				page.Says(text)
-			}
-			all(text)
-		}
-		ahead := w.Published(ctx)
-		Expect(w.Watcher().Kill()).To(Succeed())
-		Expect(w.Fetcher().Signal(syscall.SIGSTOP)).To(Succeed())
-		broker.Restore()
-		Expect(w.Published(ctx)).To(BeNumerically("<", ahead), "messages in the copy")
-		Expect(w.Fetcher().Signal(syscall.SIGCONT)).To(Succeed())
-		// The next fetches have lower fences than the objects.
-		for _, page := range pages {
-			page.Says("last")
-		}
-		Eventually(func() int { return w.Published(ctx) }).WithTimeout(restoreLimit).
-			Should(BeNumerically(">", ahead), "messages that overtake")
-		w.Watcher().Restart(ctx)
-		all("last")
-		w.Unfinished()
-	})
-
 	It("of etcd fills its objects and forgets newer ones", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
@@ -227,21 +182,6 @@ var _ = Describe("A key with a rule keeps its last good value", func() {
 })
 
 var _ = Describe("A ConfigMap with other writers", func() {
-	It("ends with the last of 100 annotations in a second, after few fetches", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		pages := w.Origin.Pages(101)
-		cm := w.Create(ctx, "edited", world.Asking("mydata="+pages[0].URL()))
-		began := time.Now()
-		for _, page := range pages[1:] {
-			cm.Ask(ctx, "mydata="+page.URL())
-		}
-		cm.EventuallyHasData(ctx, "mydata", "body 100")
-		coalesced := int(time.Since(began) / (250 * time.Millisecond)) // the default of --coalesce
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "body 100"))
-		Expect(w.Origin.Hits()).To(BeNumerically("<=", 3+coalesced), "bursts are coalesced")
-	})
-
 	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
 		page := w.Origin.Page("/busy").Says("between the edits")

@@ -88,18 +88,6 @@ func (w *World) Fill(ctx context.Context, name, body string, traits ...Trait) (*
 	return page, cm
 }
 
-// Fetching is Fill up to the GET, which is held until release is called.
-func (w *World) Fetching(ctx context.Context, name, body string, traits ...Trait) (page *origin.Page, cm *ConfigMap,
-	release func(),
-) {
-	GinkgoHelper()
-	page = w.Origin.Page("/" + name).Says(body)
-	release = page.Hold()
-	cm = w.Create(ctx, name, append(traits, Asking("mydata="+page.URL()))...)
-	Eventually(page.Waiting).Should(Equal(1))
-	return page, cm, release
-}
-
 // Named returns a ConfigMap that something else creates.
 func (w *World) Named(name string) *ConfigMap { return &ConfigMap{Name: name, world: w} }
 
