@@ -1,6 +1,5 @@
 // Package bench measures how fast and at what cost the assembled system fills and refreshes ConfigMaps, and the
-// effect of a slow host. Each figure has a baseline from the same run: patches in a loop, plain
-// GETs, or the slots of a host.
+// effect of a slow host. The baselines from the same run are patches in a loop, and the slots of a host.
 package bench
 
 import (
@@ -218,18 +217,10 @@ func controlPlane() map[string]int {
 // self is the name of the benchmark itself.
 const self = "bench"
 
-func ownUsage() usages {
-	own := usages{}
-	own.add(self, os.Getpid())
-	return own
-}
-
-// sum adds the usage of the named programs, or of all if there are no names.
+// sum adds the usage of the named programs.
 func sum(cpu map[string]float64, names ...string) (total float64) {
-	for name, used := range cpu {
-		if len(names) == 0 || slices.Contains(names, name) {
-			total += used
-		}
+	for _, name := range names {
+		total += cpu[name]
 	}
 	return total
 }

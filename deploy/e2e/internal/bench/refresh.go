@@ -18,10 +18,7 @@ const (
 	// refreshEvery is the default minimum of the refresh interval.
 	refreshEvery = 10 * time.Second
 	fillTimeout  = 5 * time.Minute
-	// bareGets is large enough for CPU times in units of 10 ms.
-	bareGets = 20_000
-
-	etag = `"one"`
+	etag         = `"one"`
 )
 
 // refresh is the cost of refreshing unchanged keys.
@@ -36,10 +33,6 @@ type refresh struct {
 	// Stored is the number of messages that JetStream stored.
 	Stored float64            `json:"messagesPerRefresh"`
 	CPU    map[string]float64 `json:"cpuMillisecondsPerRefresh"`
-	// Bare is the cost of a GET with a 304 in a loop, of client and host together. Ratio is the cost of a
-	// refresh in our programs, as a multiple of Bare.
-	Bare  float64 `json:"cpuMillisecondsPerBareGet"`
-	Ratio float64 `json:"ratioToBareGet"`
 }
 
 // origin responds with 304 to a request with the ETag of its only body.
@@ -75,11 +68,7 @@ func measureRefresh(ctx context.Context, o Options, report func(any)) {
 	o.Progress("publishing %d wants that are refreshed every %s", o.Refresh, refreshEvery)
 	host.fill(ctx, s, o.Refresh)
 	o.Progress("all have their body, counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
-	r := host.count(ctx, s, o)
-	if r.Bare = host.bareGets(ctx, s); r.Bare > 0 {
-		r.Ratio = sum(r.CPU) / r.Bare
-	}
-	report(r)
+	report(host.count(ctx, s, o))
 }
 
 // fill publishes the wants, and waits for the first body and the first refresh of each key.
@@ -131,26 +120,4 @@ func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
 		Stored: float64(after.stored-before.stored) / float64(max(count, 1)),
 		CPU:    after.used.cpuSince(before.used, count),
 	}
-}
-
-// bareGets makes GETs in a loop while the fetcher is stopped. It returns the CPU milliseconds per GET,
-// including the host, which runs in this process.
-func (h *origin) bareGets(ctx context.Context, s *system) (cpu float64) {
-	s.remove(ctx, "fetcher")
-	before := ownUsage()
-	client := http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
-	defer client.CloseIdleConnections()
-	check(inParallel(ctx, bareGets, func(ctx context.Context, n int) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(h.URL, "/", n), http.NoBody)
-		if err != nil {
-			return err
-		}
-		request.Header.Set("If-None-Match", etag)
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		return response.Body.Close()
-	}))
-	return ownUsage().cpuSince(before, bareGets)[self]
 }

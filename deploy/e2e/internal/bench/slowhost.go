@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -15,14 +14,8 @@ import (
 )
 
 const (
-	// waitingKeys is the number of keys that wait for the host, and editedKeys the minimum if keys are edited.
-	// A fast host needs more. Edits stop after half of the time, to show slots that are reserved for replaced
-	// wants.
+	// waitingKeys is the number of keys that wait for the host.
 	waitingKeys = 16_000
-	editedKeys  = 1000
-	editEvery   = 10 * time.Millisecond
-	// fewKeys is the number of keys for a host that is too fast to keep busy.
-	fewKeys = 100
 	// window is the minimum duration of a case. It also lasts for at least three responses.
 	window = 15 * time.Second
 	// slots is the number of slots per host and fetcher. One namespace gets all but one of them.
@@ -33,10 +26,6 @@ const (
 type slowHost struct {
 	Latency  float64 `json:"latencySeconds"`
 	Fetchers int     `json:"fetchers"`
-	// FirstContact means that the fetchers have not used the host before, and Edits that 100 keys per second
-	// are edited.
-	FirstContact bool `json:"firstContact"`
-	Edits        bool `json:"edits"`
 	// Keys is the number of waiting keys, Gets the number of GETs that published a body, and Seconds the
 	// observed time.
 	Keys    int     `json:"keys"`
@@ -53,25 +42,11 @@ type slowHost struct {
 func measureSlowHost(ctx context.Context, o Options, report func(any)) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
-		cases := []slowHost{
-			{Fetchers: 1, FirstContact: true},
-			{Fetchers: 1, Edits: true, Keys: max(editedKeys, int(3*window/latency)*slots)},
-		}
-		if latency < 10*time.Millisecond { // edits cannot keep it busy
-			cases[1] = slowHost{Fetchers: 1, Keys: fewKeys}
-		}
 		for _, n := range o.fetchers {
-			cases = append(cases, slowHost{Fetchers: n})
-		}
-		for _, row := range cases {
-			row.Latency = latency.Seconds()
-			if row.Keys == 0 {
-				row.Keys = max(fewKeys, short(o, waitingKeys))
-			}
+			row := slowHost{Latency: latency.Seconds(), Fetchers: n, Keys: short(o, waitingKeys)}
 			row.measure(ctx, o, latency)
-			o.Progress("latency %s, %d keys, fetchers: %d, first contact: %t, edits: %t: %.2f of the slots, %.2f timers for "+
-				"each GET",
-				latency, row.Keys, row.Fetchers, row.FirstContact, row.Edits, row.Used, row.TimersPerGet)
+			o.Progress("latency %s, %d keys, fetchers: %d: %.2f of the slots, %.2f timers for each GET",
+				latency, row.Keys, row.Fetchers, row.Used, row.TimersPerGet)
 			rows = append(rows, row)
 			report(rows)
 		}
@@ -89,35 +64,21 @@ func (row *slowHost) measure(ctx context.Context, o Options, latency time.Durati
 	for range row.Fetchers {
 		s.fetcher(ctx, "--timeout=20s")
 	}
-	if !row.FirstContact {
-		known := 4 * row.Fetchers
-		h.ask(ctx, s, "known", known)
-		mustAwait(ctx, "all fetchers know the host", time.Minute, func() bool {
-			s.check()
-			return h.gets.Load() >= int64(known)
-		})
-	}
+	known := 4 * row.Fetchers
+	h.ask(ctx, s, "known", known)
+	mustAwait(ctx, "all fetchers know the host", time.Minute, func() bool {
+		s.check()
+		return h.gets.Load() >= int64(known)
+	})
 	before := s.used()
 	h.reset()
 	h.ask(ctx, s, "key", row.Keys)
-	row.observe(ctx, s, h, max(short(o, window), 3*latency))
-	row.read(h, s.used().cpuSince(before, 1))
-}
-
-// observe waits for the end of the window, or until no key is waiting.
-func (row *slowHost) observe(ctx context.Context, s *system, h *host, limit time.Duration) {
-	edited := time.Now()
-	if row.Edits {
-		edited = edited.Add(limit)
-	}
-	until := edited.Add(limit)
-	for n := 1; time.Now().Before(until) && (row.Edits || h.gets.Load() < int64(row.Keys)); n++ {
-		if time.Now().Before(edited) {
-			check(h.publish(ctx, s, "key", rand.IntN(row.Keys), n))
-		}
+	until := time.Now().Add(max(short(o, window), 3*latency))
+	for time.Now().Before(until) && h.gets.Load() < int64(row.Keys) {
 		s.check()
-		check(pause(ctx, editEvery))
+		check(pause(ctx, 10*time.Millisecond))
 	}
+	row.read(h, s.used().cpuSince(before, 1))
 }
 
 func (row *slowHost) read(h *host, cpu map[string]float64) {
@@ -140,8 +101,6 @@ type host struct {
 	latency time.Duration
 	// gets and timers are the numbers of published bodies and of messages that park keys.
 	gets, timers *atomic.Int64
-	// wants maps names to the sequences of their wants.
-	wants sync.Map
 
 	mu sync.Mutex
 	// began is the start of the measurement. busy is the time in use until since, summed over slots.
@@ -187,18 +146,11 @@ func (h *host) reset() {
 
 // ask publishes the wants of some keys in one namespace.
 func (h *host) ask(ctx context.Context, s *system, name string, count int) {
-	check(inParallel(ctx, count, func(ctx context.Context, n int) error { return h.publish(ctx, s, name, n, 0) }))
-}
-
-// publish publishes a want, or replaces it by one with a different URL.
-func (h *host) publish(ctx context.Context, s *system, name string, n, edit int) error {
-	name = fmt.Sprint(name, "-", n)
-	last, _ := h.wants.Load(name)
-	replaced, _ := last.(uint64)
-	sequence, err := pipeline.NewClient(s.js).PublishWant(ctx, &v1.Want{
-		Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch,
-		Url: fmt.Sprintf("%s/%s/%d", h.server.URL, name, edit),
-	}, replaced)
-	h.wants.Store(name, sequence)
-	return err
+	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
+		name := fmt.Sprint(name, "-", n)
+		_, err := pipeline.NewClient(s.js).PublishWant(ctx, &v1.Want{
+			Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch, Url: h.server.URL + "/" + name,
+		}, 0)
+		return err
+	}))
 }
