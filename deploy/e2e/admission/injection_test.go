@@ -270,12 +270,6 @@ var _ = Describe("A pod", Ordered, func() {
 		Entry("in a namespace where the label has another value", "nosuch", "x-kv8s.io/inject=disabled"),
 	)
 
-	It("that names no Watcher is not changed", func(ctx SpecContext) {
-		pod := suitetest.Must(in.try(ctx, naming("", func(p *corev1.Pod) { p.Annotations = nil })))
-		Expect(pod.Spec.InitContainers).To(BeEmpty())
-		Expect(pod.Labels).To(BeEmpty())
-	})
-
 	It("in kube-system is not changed, even if the namespace is labelled by mistake", func(ctx SpecContext) {
 		env.Cluster.Label(ctx, "kube-system", "x-kv8s.io/inject", "enabled")
 		DeferCleanup(env.Cluster.Label, "kube-system", "x-kv8s.io/inject", "disabled")

@@ -7,13 +7,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -182,36 +179,6 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		Expect(patch(ctx, account, created, `{"data":{"fetched-127":"new"}}`)).
 			To(MatchError(ContainSubstring("such as fetched-127")))
 	})
-
-	It("has all permissions that keeper needs", func(ctx SpecContext) {
-		api := env.Cluster.ServeWatchers(ctx)
-		w := env.World(ctx, world.Options{Kubeconfigs: world.LeastRights(env.Cluster)})
-		install(ctx, render(ctx, w.Namespace, []string{"admission-keeper.yaml"}, "keeper.enabled=true"))
-		keeper := w.Launch(ctx, world.Keeper)
-		keeper.EventuallyReady(ctx)
-		page := w.Origin.Page("/pinned").Says("fetched")
-		data := func() map[string]string {
-			cm, err := env.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Get(ctx, "pinned-config", metav1.GetOptions{})
-			if err != nil {
-				return nil
-			}
-			return cm.Data
-		}
-		source := `{key: a, url: "` + page.URL() + `"}`
-		for _, step := range []struct {
-			spec string
-			data map[string]string
-		}{
-			{`configData: {a: static, b: static}`, map[string]string{"a": "static", "b": "static"}},
-			{`configData: {b: static}, sources: [` + source + `]`, map[string]string{"a": "fetched", "b": "static"}},
-			{`configData: {a: static again}`, map[string]string{"a": "static again"}},
-		} {
-			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(w.Namespace).Apply(ctx, "pinned",
-				world.WatcherOf("pinned", step.spec), metav1.ApplyOptions{FieldManager: "kubectl"}))
-			Eventually(ctx, data).Should(Equal(step.data))
-		}
-		Expect(keeper.Metric(ctx, "curlmethat_keeper_applies_total", `outcome="refused"`)).To(BeZero())
-	})
 })
 
 // controlledBy sets a controller.
@@ -279,24 +246,5 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
 		Expect(secrets.Delete(ctx, "curl-me-that-credentials", metav1.DeleteOptions{})).
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
-	})
-})
-
-var _ = Describe("A token of fetcher.tokens", func() {
-	It("is not accepted by the API server", func(ctx SpecContext) {
-		namespace := env.Cluster.Namespace(ctx)
-		accounts := env.Cluster.Client.CoreV1().ServiceAccounts(namespace)
-		suitetest.Must(accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "fetcher"}},
-			metav1.CreateOptions{}))
-		use := func(audiences ...string) error {
-			token := suitetest.Must(accounts.CreateToken(ctx, "fetcher",
-				&authv1.TokenRequest{Spec: authv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{}))
-			config := rest.AnonymousClientConfig(env.Cluster.Config)
-			config.BearerToken = token.Status.Token
-			return world.ErrorOf(kubernetes.NewForConfigOrDie(config).AuthenticationV1().SelfSubjectReviews().
-				Create(ctx, &authv1.SelfSubjectReview{}, metav1.CreateOptions{}))
-		}
-		Expect(apierrors.IsUnauthorized(use("rules.example.com"))).To(BeTrue())
-		Expect(use()).To(Succeed(), "a token for the audience of the API server is")
 	})
 })

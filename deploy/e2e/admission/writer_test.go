@@ -266,15 +266,6 @@ var _ = Describe("The writer with its policy", func() {
 		immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
 		immutable.EventuallyHasEvents(ctx, "Immutable")
 
-		By("starting managedFields")
-		empty := w.Create(ctx, "empty")
-		empty.Ask(ctx, "text="+text.URL())
-		empty.EventuallyHasData(ctx, "text", "second")
-
-		By("reading the old spelling")
-		old := w.Create(ctx, "old", world.Annotated(annotation.LegacyKey, "text="+text.URL()))
-		old.EventuallyHasData(ctx, "text", "second")
-
 		w.EventuallyQuiet(ctx)
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="rejected"`)).To(BeZero())
 		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="forbidden"`)).To(BeZero())

@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
@@ -213,30 +211,6 @@ var _ = Describe("Sidecars", Ordered, func() {
 		installed.Scale(ctx, keeper, 1)
 		t.eventually(ctx, "alone", watchv1.ConditionInjectable, "True/Injectable")
 		t.eventuallyCounts(ctx, "alone", watchv1.PodsStatus{Injected: 1, Current: 1, Ready: 1})
-	})
-
-	It("can count errors in the log of the main container, as in the sample log-watch", func(ctx SpecContext) {
-		if os.Getenv("CURLMETHAT_E2E_BUSYBOX") == "" {
-			Skip("the nodes have no busybox: `make test-cluster` loads it if docker has it")
-		}
-		sample := func(name string) []byte {
-			GinkgoHelper()
-			return suitetest.Must(os.ReadFile(fromRoot("deploy/samples/sidecars/log-watch/" + name)))
-		}
-		watcher := &unstructured.Unstructured{}
-		Expect(yaml.Unmarshal(sample("watcher.yaml"), &watcher.Object)).To(Succeed())
-		suitetest.Must(t.watchers.Apply(ctx, watcher.GetName(), watcher,
-			metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
-		t.eventually(ctx, "log-watch", watchv1.ConditionInjectable, "True/Injectable")
-		pod := &corev1.Pod{}
-		Expect(yaml.UnmarshalStrict(sample("pod.yaml"), pod)).To(Succeed())
-		pods := cluster.Client.CoreV1().Pods(t.namespace)
-		suitetest.Must(pods.Create(ctx, pod, metav1.CreateOptions{}))
-		Eventually(ctx, func() (string, error) {
-			body, err := pods.ProxyGet("http", pod.Name, "9100", "metrics.txt", nil).DoRaw(ctx)
-			return string(body), err
-		}).WithTimeout(scheduled).WithPolling(time.Second).Should(MatchRegexp(`^log_errors_total [1-9]`))
-		Expect(pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})).To(Succeed())
 	})
 
 	It("in running pods outlive their Watcher", func(ctx SpecContext) {

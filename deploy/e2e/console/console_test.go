@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -127,29 +125,6 @@ func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	}
 }
 
-// work reads messages like two fetchers and two writers, until the spec ends. Some stay in flight.
-func work(ctx context.Context, js jetstream.JetStream) {
-	GinkgoHelper()
-	for stream, name := range map[string]string{
-		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
-	} {
-		for range 2 {
-			consumer := suitetest.Must(js.Consumer(ctx, stream, name))
-			reading := suitetest.Must(consumer.Consume(func(m jetstream.Msg) {
-				if about, err := m.Metadata(); err == nil && about.Sequence.Consumer%80 != 0 {
-					_ = m.Ack()
-				}
-			}, jetstream.PullMaxMessages(50)))
-			DeferCleanup(reading.Stop)
-		}
-		Eventually(ctx, func(g Gomega) {
-			consumer, err := js.Consumer(ctx, stream, name)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(consumer.CachedInfo().NumPending).To(BeZero())
-		}).Should(Succeed())
-	}
-}
-
 var _ = Describe("In a browser, the console", func() {
 	var (
 		server *natstest.Server
@@ -215,15 +190,6 @@ var _ = Describe("In a browser, the console", func() {
 		}
 	})
 
-	It("shows bad states in the color of failures", func(ctx SpecContext) {
-		fill(ctx, js, 6, 3)
-		t := newTab(open(ctx, server.URL()))
-		t.visit("/failures")
-		failing := t.script(`getComputedStyle(document.querySelector('.state.failing')).color`)
-		t.visit("/doctor")
-		Expect(t.script(`getComputedStyle(document.querySelector('.state.bad')).color`)).To(Equal(failing), "no fetcher runs")
-	})
-
 	It("executes no scripts in text from tenants and servers", func(ctx SpecContext) {
 		epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		client := operate.NewClient(js)
@@ -257,19 +223,6 @@ var _ = Describe("In a browser, the console", func() {
 		t.keys("n")
 		Eventually(func() string { return t.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("2"))
 		Expect(t.script(`window.ran`)).To(Equal("undefined"))
-	})
-
-	It("resumes live pages after they were paused", func(ctx SpecContext) {
-		fill(ctx, js, 2, 1)
-		t := newTab(open(ctx, server.URL()))
-		client := operate.NewClient(js)
-		failed := suitetest.Must(client.DeadLetter(ctx, 1))
-		t.live()
-		t.keys("l")
-		Expect(client.PublishDeadLetter(ctx, failed.Key, failed.Message, "again")).To(Succeed())
-		Consistently(func() string { return t.text(".boxes dd") }, "3s", "1s").Should(Equal("1"))
-		t.keys("l")
-		Eventually(func() string { return t.text(".boxes dd") }).WithPolling(50 * time.Millisecond).Should(Equal("2"))
 	})
 
 	It("counts new failures in two tabs without moving rows under the pointer", func(ctx SpecContext) {
@@ -311,29 +264,5 @@ var _ = Describe("In a browser, the console", func() {
 			WithPolling(50 * time.Millisecond).Should(Equal("true"))
 		AddReportEntry("the banner is gone after", time.Since(back).String())
 		Expect(t.script(`window.same`)).To(Equal("1"), "the page was not reloaded")
-	})
-
-	It("has screenshots of less than 150 KB, also in the documentation", func(ctx SpecContext) {
-		fill(ctx, js, 840, 18)
-		work(ctx, js)
-		t := newTab(open(ctx, server.URL()))
-		for _, p := range []struct{ name, path, theme string }{
-			{"console-overview", "/", "light"},
-			{"console-failures", "/failures", "light"},
-			{"console-overview-dark", "/", "dark"},
-		} {
-			kept := filepath.Join("..", "..", "docs", p.name+".png")
-			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))
-			t.visit(p.path)
-			t.live()
-			picture := suitetest.Must(chromedp.Run(t.ctx, chromedp.CaptureScreenshot()))
-			size := And(BeNumerically(">", 10_000), BeNumerically("<", 150_000))
-			Expect(len(picture)).To(size, p.name)
-			if os.Getenv("UPDATE_PICTURES") != "" {
-				Expect(os.WriteFile(kept, picture, 0o644)).To(Succeed())
-			}
-			file := suitetest.Must(os.Stat(kept))
-			Expect(file.Size()).To(size, kept)
-		}
 	})
 })

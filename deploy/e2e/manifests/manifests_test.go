@@ -11,12 +11,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -82,26 +80,6 @@ var _ = Describe("The rendered chart", func() {
 		}
 		Fail("the policy does not exist")
 	})
-
-	It("can be applied twice without a change", func(ctx SpecContext) {
-		versions := func() map[string]string {
-			found := map[string]string{}
-			for _, o := range rendered[installed] {
-				Expect(cluster.apply(ctx, o)).To(Succeed(), "%s %s", o.GetKind(), o.GetName())
-				now := suitetest.Must(suitetest.Must(cluster.Resource("", o)).Get(ctx, o.GetName(), metav1.GetOptions{}))
-				found[fmt.Sprint(o.GetKind(), " ", o.GetName())] = now.GetResourceVersion()
-			}
-			return found
-		}
-		DeferCleanup(func(ctx SpecContext) {
-			all := slices.DeleteFunc(slices.Clone(rendered[installed]), func(o object) bool {
-				return o.GetKind() == "Namespace" // only a controller can delete it completely
-			})
-			Expect(manifest.Delete(ctx, cluster.Applier, "", all)).To(Succeed())
-		})
-		first := versions()
-		Expect(versions()).To(Equal(first))
-	})
 })
 
 var _ = Describe("Values of the chart", func() {
@@ -111,18 +89,10 @@ var _ = Describe("Values of the chart", func() {
 	},
 		Entry("a number instead of a string", `watcher.replicas="two"`, `/watcher/replicas.*got string, want integer`),
 		Entry("an unknown key", `fetcher.replica=3`, `/fetcher.*'replica' not allowed`),
-		Entry("an unknown top-level key", `fetchers={}`, `'fetchers' not allowed`),
 		Entry("an even number of NATS servers", `nats.bundled.replicas=2`, `/nats/bundled/replicas.*must be one of 1, 3`),
-		Entry("an unknown log level", `log.level="loud"`, `/log/level.*must be one of 'debug', 'info', 'warn', 'error'`),
 		Entry("a concurrency of zero", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
 		Entry("an invalid address range", `fetcher.egress.allowCIDRs=["10.0.0.0"]`,
 			`/fetcher/egress/allowCIDRs/0.*does not match pattern`),
-		Entry("an invalid namespace", `namespaces=["Team A"]`, `/namespaces/0.*does not match pattern`),
-		Entry("a string instead of a boolean", `metrics.podMonitor.enabled="yes"`,
-			`/metrics/podMonitor/enabled.*got string, want boolean`),
-		Entry("an address without a scheme", `nats.url="nats:4222"`, `/nats/url.*does not match pattern`),
-		Entry("an argument without dashes", `writer.extraArgs=["concurrency=3"]`,
-			`/writer/extraArgs/0.*does not match pattern`),
 		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`,
 			`/nats/credentials/kind.*must be one of 'creds', 'nkey', 'none'`),
 		Entry("no API server address, without a cluster to look it up", `networkPolicy.apiServer.cidrs=[]`,
@@ -158,37 +128,6 @@ var _ = Describe("docker-compose.yaml", func() {
 		}
 		// The service certificates exits before etcd starts.
 		Expect(mounting).To(ConsistOf("certificates", "etcd", "kube-apiserver"))
-	})
-})
-
-var _ = Describe("make deploy", func() {
-	It("keeps what was set before, and tags development images by content", func(ctx SpecContext) {
-		bin := GinkgoT().TempDir()
-		log := filepath.Join(bin, "log")
-		fake := func(name, body string) string {
-			path := filepath.Join(bin, name)
-			Expect(os.WriteFile(path, []byte("#!/bin/sh\necho \""+name+" $*\" >> "+log+"\n"+body), 0o700)).To(Succeed())
-			return path
-		}
-		helm := fake("helm", "")
-		fake("kind", "")
-		deploy := func(id string) string {
-			fake("docker", `[ "$1 $2" != "image inspect" ] || echo `+id+"\n")
-			Expect(os.RemoveAll(log)).To(Succeed())
-			cmd := exec.CommandContext(ctx, "../../tools/install", "deploy")
-			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "HELM="+helm, "KIND=kind", "REGISTRY=r",
-				"VERSION=dev")
-			cmd.Stdout, cmd.Stderr = GinkgoWriter, GinkgoWriter
-			Expect(cmd.Run()).To(Succeed())
-			did := string(suitetest.Must(os.ReadFile(log)))
-			Expect(did).To(And(ContainSubstring("docker compose --profile * build"),
-				MatchRegexp(`helm upgrade --install .* --reset-then-reuse-values .*--set-string image\.tag=dev-[0-9a-f]{12}`)))
-			tag := regexp.MustCompile(`dev-[0-9a-f]{12}`).FindString(did)
-			Expect(did).To(And(ContainSubstring("docker tag r/writer:dev r/writer:"+tag),
-				MatchRegexp("kind load docker-image .*r/keeper:"+tag)))
-			return tag
-		}
-		Expect(deploy("sha256:1")).NotTo(Equal(deploy("sha256:2")))
 	})
 })
 

@@ -366,13 +366,6 @@ func mebibytes(env []corev1.EnvVar, name string) int64 {
 }
 
 var _ = Describe("The bundled NATS", func() {
-	It("has an identity for each service, and does not sync each write with one server", func(ctx SpecContext) {
-		options := configured(ctx, rendered["default"], "curl-me-that-nats-0")
-		Expect(options.MaxPayload).To(BeEquivalentTo(2 << 20))
-		Expect(options.SyncAlways).To(BeFalse())
-		Expect(options.Nkeys).To(HaveLen(8))
-	})
-
 	It("syncs each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
 		options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
 		Expect(options.SyncAlways).To(BeTrue())

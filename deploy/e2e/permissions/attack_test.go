@@ -423,9 +423,9 @@ func onEach(forms map[string]form, specs func(f form, b func() *broker)) {
 }
 
 var _ = Describe("A compromised identity", func() {
-	onEach(map[string]form{
-		"on one server": plain, "on the three servers of the chart": threeOfChart, "by JWT": byJWT,
-	}, func(_ form, b func() *broker) {
+	onEach(map[string]form{"on one server": plain, "on the three servers of the chart": threeOfChart}, func(
+		f form, b func() *broker,
+	) {
 		// sys is not in the table, because it can do more by its own requests than by any reply subject or
 		// header.
 		for _, identity := range columns {
@@ -435,6 +435,9 @@ var _ = Describe("A compromised identity", func() {
 				Expect(s.tryAll(ctx)).To(BeEmpty())
 			})
 
+			if f.servers > 1 {
+				continue // the number of servers changes who replies, not what a header does
+			}
 			It("can do no more with any header than the tables allow: "+identity, func(ctx SpecContext) {
 				s := newAttacker(ctx, b(), identity)
 				Expect(s.forgeAll(ctx)).To(ConsistOf(undeniable[identity]))

@@ -335,71 +335,69 @@ func (b *broker) shouldViolateNothing(w *world.World) {
 }
 
 var _ = Describe("With the shipped configuration", func() {
-	for how, f := range map[string]form{"tls.conf": overTLS, "JWT": byJWT} {
-		It("the whole pipeline works without a violation: "+how, func(ctx SpecContext) {
-			b := start(ctx, f)
-			b.as(ctx, "setup", "setup")
-			w := b.world(ctx)
+	It("the whole pipeline works without a violation", func(ctx SpecContext) {
+		b := start(ctx, overTLS)
+		b.as(ctx, "setup", "setup")
+		w := b.world(ctx)
 
-			By("filling, refreshing, editing, pruning and repairing")
-			page := w.Origin.Page("/news").Says("first")
-			other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
-			cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()),
-				world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-			cm.EventuallyHasData(ctx, "text", "first")
-			cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
-			page.Says("second")
-			cm.EventuallyHasData(ctx, "text", "second")
-			cm.Ask(ctx, "text="+page.URL())
-			cm.EventuallyLacks(ctx, "other")
-			cm.Put(ctx, "text", "by hand")
-			cm.EventuallyHasData(ctx, "text", "second")
+		By("filling, refreshing, editing, pruning and repairing")
+		page := w.Origin.Page("/news").Says("first")
+		other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
+		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()),
+			world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		cm.EventuallyHasData(ctx, "text", "first")
+		cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
+		page.Says("second")
+		cm.EventuallyHasData(ctx, "text", "second")
+		cm.Ask(ctx, "text="+page.URL())
+		cm.EventuallyLacks(ctx, "other")
+		cm.Put(ctx, "text", "by hand")
+		cm.EventuallyHasData(ctx, "text", "second")
 
-			By("letting keys wait for a slot of their host")
-			var pairs []string
-			for i, page := range w.Origin.Pages(20) {
-				pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(time.Second).URL()))
-			}
-			many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
-			Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))
-			Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `result="won"`)).To(BeNumerically(">", 0))
+		By("letting keys wait for a slot of their host")
+		var pairs []string
+		for i, page := range w.Origin.Pages(20) {
+			pairs = append(pairs, fmt.Sprintf("key%d=%s", i, page.Takes(time.Second).URL()))
+		}
+		many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
+		Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))
+		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `result="won"`)).To(BeNumerically(">", 0))
 
-			By("failing, and storing the failure")
-			broken := w.Origin.Page("/broken").Fails(503)
-			ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
-			ill.EventuallyHasEvents(ctx, "BadStatus")
-			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
-			By("storing invalid messages as dead letters")
-			for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
-				suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
-			}
-			Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
+		By("failing, and storing the failure")
+		broken := w.Origin.Page("/broken").Fails(503)
+		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
+		ill.EventuallyHasEvents(ctx, "BadStatus")
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
+		By("storing invalid messages as dead letters")
+		for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
+			suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
+		}
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
 
-			By("inspecting, replaying and administering")
-			for _, command := range []string{
-				"failures", "failures --summary", "wants", "timers", "status", "doctor", "setup --dry-run",
-				"replay --all --dry-run",
-			} {
-				b.as(ctx, "viewer", strings.Fields(command)...)
-			}
-			broken.Says("well")
-			b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")
-			ill.EventuallyHasData(ctx, "text", "well")
-			b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
-			b.as(ctx, "replayer", "replay", "--all", "--rate", "100")
-			b.as(ctx, "admin", "pause")
-			b.as(ctx, "admin", "resume")
-			b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
+		By("inspecting, replaying and administering")
+		for _, command := range []string{
+			"failures", "failures --summary", "wants", "timers", "status", "doctor", "setup --dry-run",
+			"replay --all --dry-run",
+		} {
+			b.as(ctx, "viewer", strings.Fields(command)...)
+		}
+		broken.Says("well")
+		b.as(ctx, "replayer", "replay", "--host", "localhost", "--wait", "--timeout", "2m")
+		ill.EventuallyHasData(ctx, "text", "well")
+		b.as(ctx, "replayer", "refetch", w.Namespace+"/ill")
+		b.as(ctx, "replayer", "replay", "--all", "--rate", "100")
+		b.as(ctx, "admin", "pause")
+		b.as(ctx, "admin", "resume")
+		b.as(ctx, "admin", "failures", "purge", "--all", "--yes")
 
-			By("ending")
-			cm.Annotate(ctx, annotation.DefaultKey, "")
-			cm.Delete(ctx)
-			ill.Unannotate(ctx, annotation.DefaultKey)
-			ill.EventuallyLacks(ctx, "text")
-			w.EventuallyQuiet(ctx)
-			b.shouldViolateNothing(w)
-		})
-	}
+		By("ending")
+		cm.Annotate(ctx, annotation.DefaultKey, "")
+		cm.Delete(ctx)
+		ill.Unannotate(ctx, annotation.DefaultKey)
+		ill.EventuallyLacks(ctx, "text")
+		w.EventuallyQuiet(ctx)
+		b.shouldViolateNothing(w)
+	})
 
 	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
 		b := start(ctx, onSmallestDisks)

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,7 +24,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -88,38 +86,7 @@ var _ = Describe("The permissions", func() {
 			Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
 		}
 	}, Entry("with the configuration", overTLS), Entry("with JWT", byJWT))
-
-	It("let the watcher read all wants and timers, however many there are", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
-		load(ctx, b)
-		Expect(b.violations()).To(BeEmpty())
-	})
 })
-
-// load publishes so many wants and timers that reading them takes many requests, and reads them like the
-// watcher.
-func load(ctx context.Context, b *broker) {
-	GinkgoHelper()
-	watcher, fetcher := b.client("watcher"), b.client("fetcher")
-	const n = 1500
-	var timers []string
-	for i := range n {
-		want := &v1.Want{
-			Namespace: "default", Name: fmt.Sprintf("cm-%04d", i), Key: "key", Uid: "uid", ResourceVersion: "1",
-			Url: "https://a.example.com/", Status: strings.Repeat("x", 4<<10), Cause: v1.Cause_CAUSE_NEW,
-		}
-		sequence := suitetest.Must(watcher.PublishWant(ctx, want, 0))
-		Expect(fetcher.SetTimer(ctx, &v1.Due{Want: want, WantSequence: sequence}, time.Now().Add(time.Hour))).Error().
-			NotTo(HaveOccurred())
-		timers = append(timers, pipeline.KeyOf(want).Timer())
-	}
-	found := 0
-	Expect(watcher.LoadWants(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
-	Expect(found).To(Equal(n))
-	Expect(watcher.CountTimers(ctx)).To(BeEquivalentTo(n))
-	Expect(watcher.Latest(ctx, timers[:pipeline.MaxLatest])).To(HaveLen(pipeline.MaxLatest))
-}
 
 // grant is a pattern that accounts.conf grants to an identity.
 type grant struct{ identity, pattern string }

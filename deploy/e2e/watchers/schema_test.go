@@ -6,14 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -182,15 +180,6 @@ func (k kubectl) run(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-// shell runs commands in a shell.
-func (k kubectl) shell(ctx context.Context, commands string) (string, error) {
-	command := exec.CommandContext(ctx, "sh", "-euc", commands)
-	command.Env = append(os.Environ(), "KUBECONFIG="+env.Cluster.Kubeconfig,
-		"PATH="+filepath.Dir(k.path)+":"+os.Getenv("PATH"))
-	out, err := command.CombinedOutput()
-	return string(out), err
-}
-
 // named is the name of a Watcher and its spec in YAML.
 type named struct{ name, spec string }
 
@@ -223,49 +212,6 @@ var _ = Describe("kubectl", func() {
 		Expect(k.run(ctx, "get", "watchers", "-o", "wide")).To(MatchRegexp(
 			`^NAME +READY +FRESH +FETCHED +CONFIGMAP +AGE +REASON +CHANGED +PODS *\nerrors +True +True +1/1 +errors-config ` +
 				`+\S+ +Ready `))
-	})
-})
-
-// rollout matches the commands in the Watcher guide that copy a digest into the pods of a Deployment.
-var rollout = regexp.MustCompile("(?s)## Rollouts.*?```sh\n(.*?)```")
-
-var _ = Describe("The content digest in a pod template", func() {
-	It("replaces pods when fetched or static content changes, but not after an unchanged refresh", func(ctx SpecContext) {
-		h := open(ctx)
-		k := kubectlIn(h.Namespace)
-		guide := suitetest.Must(os.ReadFile("../../docs/watcher.md"))
-		commands := strings.ReplaceAll(string(rollout.FindSubmatch(guide)[1]), "team-a", h.Namespace)
-		deployments := h.Cluster.Client.AppsV1().Deployments(h.Namespace)
-		deployment := &appsv1.Deployment{}
-		Expect(yaml.UnmarshalStrict([]byte(`{metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}, template: {
-			metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: "registry.example/web:1"}]}}}}`),
-			deployment)).To(Succeed())
-		suitetest.Must(deployments.Create(ctx, deployment, metav1.CreateOptions{}))
-		// generation runs the commands and returns the generation of the Deployment.
-		generation := func() int64 {
-			GinkgoHelper()
-			Expect(k.shell(ctx, commands)).To(ContainSubstring("deployment.apps/web patched"))
-			return suitetest.Must(deployments.Get(ctx, "web", metav1.GetOptions{})).Generation
-		}
-		digest := func(w *watcher) func() string { return func() string { return w.get(ctx).Status.ContentSHA256 } }
-
-		page := h.Origin.Page("/errors").Says("one")
-		source := `, sources: [{key: c, url: "` + page.URL() + `"}]`
-		w := h.applyReady(ctx, "errors", `configData: {a: b}`+source)
-		first, of := generation(), digest(w)()
-		w.annotate(ctx, "x-kv8s.io/curl-now", "1")
-		Eventually(ctx, page.Hits).Should(Equal(2))
-		h.EventuallyQuiet(ctx)
-		Expect(generation()).To(Equal(first), "the same body")
-
-		page.Says("two")
-		w.annotate(ctx, "x-kv8s.io/curl-now", "2")
-		Eventually(ctx, digest(w)).ShouldNot(Equal(of))
-		Expect(generation()).To(Equal(first + 1))
-		of = digest(w)()
-		w.apply(ctx, `configData: {a: c}`+source)
-		Eventually(ctx, digest(w)).ShouldNot(Equal(of))
-		Expect(generation()).To(Equal(first + 2))
 	})
 })
 

@@ -5,9 +5,6 @@ package watchers_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -75,32 +71,6 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
 	h.keeper.EventuallyReady(ctx)
 	return h
-}
-
-// openThrough lets keeper use the API server through a gateway, with the permissions of the gateway.
-func openThrough(ctx context.Context) (*home, *kubetest.Gateway) {
-	GinkgoHelper()
-	g, kubeconfig := env.Gateway()
-	accounts := world.LeastRights(env.Cluster)
-	accounts[world.Keeper] = kubeconfig
-	return openAs(ctx, accounts), g
-}
-
-// beforeApply runs a function between the get and the first apply of a ConfigMap by keeper.
-func beforeApply(g *kubetest.Gateway, configMap string, happen func()) {
-	var once sync.Once
-	g.Break(func(r *http.Request) kubetest.Fault {
-		if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/configmaps/"+configMap) {
-			return nil
-		}
-		return func(pass http.Handler, w http.ResponseWriter, r *http.Request) {
-			once.Do(func() {
-				defer GinkgoRecover()
-				happen()
-			})
-			pass.ServeHTTP(w, r)
-		}
-	})
 }
 
 func (h *home) watchers() dynamic.ResourceInterface {

@@ -2,8 +2,6 @@ package watchers_test
 
 import (
 	"encoding/json"
-	"net/http"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -25,24 +21,6 @@ import (
 const promptly = 12 * time.Second
 
 var _ = Describe("The ConfigMap of a Watcher", func() {
-	It("is created from a manifest of the older design, with its data and an owner", func(ctx SpecContext) {
-		h := open(ctx)
-		w := h.apply(ctx, "errors", `configData: {LEVEL: warn}, configBinaryData: {logo.png: iVBORw0KGgo=},
-			container: {name: watch-errors, image: registry.example/watch, args: [--file=/logs/app.log],
-				volumeMounts: [{name: logs, mountPath: /logs}]},
-			volume: {name: logs, emptyDir: {}}, imagePullSecrets: {name: registry}`)
-		Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "errors-config") }).WithTimeout(promptly).
-			ShouldNot(BeNil())
-		cm, now := h.configMap(ctx, "errors-config"), w.get(ctx)
-		Expect(cm.Data).To(Equal(map[string]string{"LEVEL": "warn"}))
-		Expect(cm.BinaryData).To(HaveKeyWithValue("logo.png", []byte("\x89PNG\r\n\x1a\n")))
-		Expect(cm.OwnerReferences).To(ConsistOf(gstruct.MatchFields(gstruct.IgnoreExtras, gstruct.Fields{
-			"Kind": Equal("Watcher"), "Name": Equal("errors"), "UID": Equal(now.UID), "Controller": Equal(new(true)),
-		})))
-		w.eventuallyReady(ctx)
-		Expect(w.get(ctx).Status.ConfigMapName).To(Equal("errors-config"))
-	})
-
 	It("gets a fetched body with one apply, one patch and at most two status writes", func(ctx SpecContext) {
 		h := open(ctx)
 		page := h.Origin.Page("/rules").Says("rules")
@@ -69,24 +47,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(after["applies"] - before["applies"]).To(Equal(1.0))
 		Expect(after["status"] - before["status"]).To(BeNumerically("<=", 2))
 		Expect(page.Hits()).To(Equal(1))
-	})
-
-	It("is not written again without a change, even after a restart", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/same").Says("same")
-		w := h.applyReady(ctx, "same", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
-		h.EventuallyQuiet(ctx)
-		cm := h.configMap(ctx, "same-config").ResourceVersion
-		Expect(h.keeper.Kill()).To(Succeed())
-		h.keeper.Restart(ctx)
-		worked := func() float64 { return h.keeper.Metric(ctx, "workqueue_work_duration_seconds_count") }
-		for i := range 20 {
-			before := worked()
-			w.annotate(ctx, "look", strings.Repeat("x", i))
-			Eventually(ctx, worked).WithPolling(time.Millisecond).Should(BeNumerically(">", before))
-		}
-		Expect(h.configMap(ctx, "same-config").ResourceVersion).To(Equal(cm))
-		Expect(h.writes(ctx)).To(Equal(map[string]float64{"applies": 0, "status": 0}))
 	})
 
 	It("is repaired after a user's edit, and an Event names the field manager", func(ctx SpecContext) {
@@ -133,47 +93,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		second.eventuallyReady(ctx)
 	})
 
-	It("that another owner creates between get and apply is not overwritten", func(ctx SpecContext) {
-		h, g := openThrough(ctx)
-		var before []byte
-		beforeApply(g, "raced-config", func() {
-			before = suitetest.Must(json.Marshal(h.Create(ctx, "raced-config", world.Holding("theirs", "kept")).Get(ctx)))
-		})
-		w := h.apply(ctx, "raced", `configData: {a: b}`)
-		w.eventually(ctx, watchv1.ConditionStalled, "True/TargetExists")
-		Expect(before).NotTo(BeEmpty(), "the other owner came in between")
-		Expect(json.Marshal(h.configMap(ctx, "raced-config"))).To(Equal(before))
-	})
-
-	DescribeTable("is created by a single apply when keeper is killed", func(
-		ctx SpecContext, at string, fault kubetest.Fault, applies float64,
-	) {
-		h, g := openThrough(ctx)
-		page := h.Origin.Page("/killed").Says("fetched")
-		reached := make(chan struct{}, 100)
-		g.Break(func(r *http.Request) kubetest.Fault {
-			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, at) {
-				return nil
-			}
-			reached <- struct{}{}
-			return fault
-		})
-		w := h.apply(ctx, "killed", `configData: {a: b}, sources: [{key: c, url: "`+page.URL()+`"}]`)
-		Eventually(ctx, reached).Should(Receive())
-		if applies == 0 {
-			Eventually(ctx, func() *corev1.ConfigMap { return h.configMap(ctx, "killed-config") }).ShouldNot(BeNil())
-		}
-		Expect(h.keeper.Kill()).To(Succeed())
-		g.Heal()
-		h.keeper.Restart(ctx)
-		w.eventuallyReady(ctx)
-		Expect(h.data(ctx, "killed-config")).To(Equal(map[string]string{"a": "b", "c": "fetched"}))
-		Expect(h.writes(ctx)["applies"]).To(Equal(applies), "applies of the restarted keeper")
-	},
-		Entry("after it and before the response", "/configmaps/killed-config", kubetest.Fault(kubetest.WithholdAnswer), 0.0),
-		Entry("after it and before the status", "/watchers/killed/status", kubetest.Fault(kubetest.Silence), 0.0),
-	)
-
 	It("is repaired at growing intervals while another client reverts it, with one Event", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.applyReady(ctx, "fight", `configData: {a: as asked}`)
@@ -191,31 +110,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 			To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
 		Expect(value()).To(Equal("once more"))
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))
-	})
-
-	It("loses its timer with the Watcher, and is still refreshed if it is retained", func(ctx SpecContext) {
-		h := open(ctx)
-		page := h.Origin.Page("/kept").Says("kept")
-		source := `interval: 10m, sources: [{key: a, url: "` + page.URL() + `"}]`
-		gone, kept := h.apply(ctx, "gone", source), h.apply(ctx, "kept", source+`, target: {deletionPolicy: Retain}`)
-		gone.eventuallyReady(ctx)
-		kept.eventuallyReady(ctx)
-		timers := func(subject string) int { return h.Stored(ctx, pipeline.Requests, subject) }
-		Eventually(ctx, timers).WithArguments("curl.timer.>").Should(Equal(2))
-		Expect(h.configMap(ctx, "kept-config").OwnerReferences).To(BeEmpty())
-		gone.delete(ctx)
-		kept.delete(ctx)
-		h.Named("gone-config").Delete(ctx)
-		Eventually(ctx, func() float64 { return h.Watcher().Metric(ctx, "curlmethat_watcher_wanted_keys") }).
-			Should(Equal(1.0))
-		Eventually(ctx, timers).WithArguments("curl.timer.>").Should(Equal(1))
-		Expect(timers(pipeline.Key{Namespace: h.Namespace, Name: "kept-config", Key: "a"}.Timer())).To(Equal(1))
-		h.Named("kept-config").Annotate(ctx, "x-kv8s.io/curl-refresh", "1s")
-		for _, body := range []string{"newer", "newest"} { // the edit may fetch the first one
-			page.Says(body)
-			h.eventuallyHas(ctx, "kept-config", HaveKeyWithValue("a", body))
-		}
-		h.Unfinished()
 	})
 
 	It("is adopted after a restore by Velero, which drops owner and managed fields", func(ctx SpecContext) {

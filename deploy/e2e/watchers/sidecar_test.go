@@ -3,8 +3,6 @@ package watchers_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,171 +13,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
-
-const (
-	// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are
-	// redelivered.
-	shortAckWait = 3 * time.Second
-	// login is the sign-in page of a proxy, with status 200.
-	login = "<html>Sign in</html>"
-	// certificate is the start of a bundle.
-	certificate = "-----BEGIN CERTIFICATE-----"
-)
-
-// answers are bodies by key, and the numbers of the rules that they break (0 for a selection), as in
-// deploy/docs/rules.md.
-type answers struct {
-	bodies map[string]string
-	rules  map[string]uint32
-}
-
-var (
-	loginPages = answers{
-		map[string]string{"rules.json": login, "ca.pem": login, "limits.json": login},
-		map[string]uint32{"rules.json": 1, "ca.pem": 1, "limits.json": 0},
-	}
-	halfFiles = answers{
-		map[string]string{"rules.json": `{"rules":[1],"version":2}`, "ca.pem": certificate, "limits.json": `{"data":{}}`},
-		map[string]uint32{"rules.json": 2, "ca.pem": 2, "limits.json": 0},
-	}
-)
-
-// goodBodies returns bodies that meet the rules, and the resulting data.
-func goodBodies(n int) (bodies, data map[string]string) {
-	bodies = map[string]string{
-		"rules.json":  fmt.Sprintf(`{"rules":[%d],"version":3}`, n),
-		"ca.pem":      fmt.Sprintf("%s\n%d %s", certificate, n, strings.Repeat("MIID", 10)),
-		"limits.json": fmt.Sprintf(`{"data":{"limits":[%d]}}`, n),
-	}
-	data = map[string]string{
-		"rules.json": bodies["rules.json"], "ca.pem": bodies["ca.pem"], "limits.json": fmt.Sprintf("[%d]", n),
-	}
-	return bodies, data
-}
-
-// ruled is a ConfigMap with the rules and the selection of deploy/docs/rules.md.
-type ruled struct {
-	*home
-	*world.ConfigMap
-	pages map[string]*origin.Page
-	// fetch requests a fetch of all keys.
-	fetch func(ctx context.Context, now int)
-}
-
-// watched creates a Watcher that creates the ConfigMap.
-func watched(ctx context.Context, r *ruled) {
-	source := func(key, rest string) string {
-		return `{key: ` + key + `, url: "` + r.pages[key].URL() + `", ` + rest + `}, `
-	}
-	w := r.apply(ctx, "ruled", `sources: [`+
-		source("rules.json", `expect: [{rule: size(json.rules) > 0}, {rule: json.version >= 3}]`)+
-		source("ca.pem", `expect: [{rule: 'body.startsWith("`+certificate+`")'}, {rule: size(body) * 2 > heldSize}]`)+
-		source("limits.json", `select: json.data.limits`)+`]`)
-	r.ConfigMap = r.Named("ruled-config")
-	r.fetch = func(ctx context.Context, now int) {
-		w.annotate(ctx, "x-kv8s.io/curl-now", strconv.Itoa(now))
-	}
-}
-
-func (r *ruled) says(bodies map[string]string) {
-	for key, page := range r.pages {
-		page.Says(bodies[key])
-	}
-}
-
-func (r *ruled) eventuallyHas(ctx context.Context, data map[string]string) {
-	GinkgoHelper()
-	for key, value := range data {
-		r.EventuallyHasDataWithin(ctx, time.Minute, key, value)
-		r.EventuallyReports(ctx, key, "")
-	}
-}
-
-// killDuring kills a service during the GETs of all keys.
-func (r *ruled) killDuring(ctx context.Context, now int, s *world.Service) {
-	GinkgoHelper()
-	var releases []func()
-	for _, page := range r.pages {
-		releases = append(releases, page.Hold())
-	}
-	r.fetch(ctx, now)
-	for _, page := range r.pages {
-		Eventually(ctx, page.Waiting).Should(Equal(1))
-	}
-	Expect(s.Kill()).To(Succeed())
-	for _, release := range releases {
-		release()
-	}
-	s.Restart(ctx)
-}
-
-// eventuallyRejects waits until every key reports the broken rule, and expects that all keep their values.
-func (r *ruled) eventuallyRejects(ctx context.Context, bad answers, data map[string]string) {
-	GinkgoHelper()
-	for key, number := range bad.rules {
-		Eventually(ctx, func() uint32 { return r.Status(ctx, key).Why().Rule }).WithTimeout(time.Minute).
-			Should(Equal(number), key)
-		r.EventuallyReports(ctx, key, "ContentRejected")
-	}
-	Expect(r.Get(ctx).Data).To(Equal(data))
-}
-
-// replay replays the failures.
-func (r *ruled) replay(ctx context.Context) {
-	GinkgoHelper()
-	r.EventuallyQuiet(ctx)
-	out, _ := exec.CommandContext(ctx, r.Program("curlctl"), "replay", "--nats-url", r.Broker(), "--host", "localhost",
-		"--wait", "--timeout", "1m").CombinedOutput()
-	Expect(string(out)).To(ContainSubstring("Outcome: 3 "))
-}
-
-var _ = Describe("Rules and a selection of a Watcher", func() {
-	It("keep the last good values through kills, replays and a wiped NATS", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{AckWait: shortAckWait})
-		r := &ruled{home: &home{World: w, keeper: w.Launch(ctx, world.Keeper)}, pages: map[string]*origin.Page{}}
-		r.keeper.EventuallyReady(ctx)
-		bodies, data := goodBodies(1)
-		for key := range bodies {
-			r.pages[key] = w.Origin.Page("/" + key)
-		}
-		r.says(bodies)
-		watched(ctx, r)
-		r.eventuallyHas(ctx, data)
-
-		for i, s := range []*world.Service{w.Watcher(), w.Fetcher(), w.Writer(), r.keeper} {
-			bad := []answers{loginPages, halfFiles}[i%2]
-			r.says(bad.bodies)
-			r.killDuring(ctx, i+1, s)
-			r.eventuallyRejects(ctx, bad, data)
-		}
-		r.replay(ctx)
-		r.eventuallyRejects(ctx, halfFiles, data)
-		bodies, data = goodBodies(2)
-		r.says(bodies)
-		r.replay(ctx)
-		r.eventuallyHas(ctx, data)
-
-		r.EventuallyQuiet(ctx)
-		before := w.Origin.Hits()
-		Expect(w.NATS.Wipe()).To(Succeed())
-		Expect(w.NATS.Start()).To(Succeed())
-		Eventually(ctx, w.JetStream.AccountInfo).ShouldNot(BeNil())
-		w.MakeStreams(ctx)
-		w.Create(ctx, "new", world.Asking("mydata="+w.Origin.Page("/new").Says("new").URL())).
-			EventuallyHasDataWithin(ctx, time.Minute, "mydata", "new")
-		r.EventuallyQuiet(ctx)
-		Expect(w.Origin.Hits()).To(Equal(before+1), "only the new key is fetched")
-		r.says(loginPages.bodies)
-		r.fetch(ctx, 9)
-		r.eventuallyRejects(ctx, loginPages, data)
-	}, SpecTimeout(4*time.Minute))
-})
 
 // injected is a pod as the policy creates it. The spec writes its status, because there is no kubelet.
 type injected struct {
@@ -309,27 +146,6 @@ var _ = Describe("The sidecars of a Watcher", func() {
 		w.eventuallyHasEvents(ctx, watchv1.ReasonSidecarFailing, 2)
 	})
 
-	It("are counted again after a restart of keeper without a write, a log line or an Event", func(ctx SpecContext) {
-		h := openWithSidecars(ctx)
-		w := h.applyReady(ctx, "errors", withSidecar)
-		pod := h.pod(ctx, "web", "errors=1")
-		pod.fails(ctx, "CreateContainerConfigError")
-		w.eventuallyCounts(ctx, 1, 1, 0, 1)
-		version := w.get(ctx).ResourceVersion
-		Expect(h.keeper.Kill()).To(Succeed())
-		h.keeper.Restart(ctx)
-		Eventually(h.keeper.Log.Matching).WithArguments(`"listed the pods with sidecars"`).
-			Should(HaveLen(2), "one for each start")
-		lines := len(pod.logged())
-		w.annotate(ctx, "look", "again")
-		h.applyReady(ctx, "next", `configData: {a: b}`)
-		Expect(w.get(ctx).Status.Pods.Failing).To(Equal(int64(1)))
-		Expect(w.get(ctx).ResourceVersion).NotTo(Equal(version), "changed by the spec")
-		Expect(h.writes(ctx)["status"]).To(BeNumerically("<=", 2), "writes for the other Watcher")
-		Expect(pod.logged()).To(HaveLen(lines))
-		Expect(w.events(ctx, watchv1.ReasonSidecarFailing)).To(HaveLen(1))
-	})
-
 	It("cost at most one status write per second, however many there are", func(ctx SpecContext) {
 		h := openWithSidecars(ctx)
 		w := h.applyReady(ctx, "errors", withSidecar)
@@ -381,14 +197,6 @@ var _ = Describe("The condition Injectable", func() {
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		w.apply(ctx, `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "-")
-		w.eventuallyReady(ctx)
-	})
-
-	It("is False if the operator has not enabled sidecars, even in a labelled namespace", func(ctx SpecContext) {
-		h := open(ctx)
-		h.Cluster.Label(ctx, h.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
-		w := h.apply(ctx, "errors", sidecar)
-		w.eventually(ctx, watchv1.ConditionInjectable, "False/PoliciesMissing")
 		w.eventuallyReady(ctx)
 	})
 })
