@@ -26,7 +26,7 @@ func (c *Config) limitBodies(rt *process.Runtime) error {
 	if err != nil {
 		return err
 	}
-	if err := checkMemory(c.Throttle.Slots, body, memoryLimit()); err != nil {
+	if err := checkMemory(c.Throttle.Slots, body, debug.SetMemoryLimit(-1)); err != nil {
 		return err
 	}
 	rt.Log.Info().Int64("max_body", body).Int64("max_payload", maxPayload).Int("concurrency", c.Throttle.Slots).
@@ -44,18 +44,10 @@ func bodyLimit(maxBody, maxPayload int64) (int64, error) {
 	return min(maxBody, maxPayload-envelope), nil
 }
 
-// memoryLimit returns GOMEMLIMIT in bytes (0 means none).
-func memoryLimit() int64 {
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		return limit
-	}
-	return 0
-}
-
-// checkMemory fails if the bodies of all messages in flight exceed a memory limit (0 means none).
+// checkMemory fails if the bodies of all messages in flight exceed a memory limit.
 func checkMemory(concurrency int, body, limit int64) error {
 	need := float64(concurrency) * float64(body) * copies
-	if limit == 0 || need <= float64(limit) {
+	if need <= float64(limit) {
 		return nil
 	}
 	const mebibyte = 1 << 20

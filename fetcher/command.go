@@ -26,6 +26,5 @@ func Command() *cobra.Command {
 		})
 	})
 	options.BindFlags(cmd.Flags(), defaultListen)
-	cmd.AddCommand(checkCommand())
 	return cmd
 }

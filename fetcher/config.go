@@ -1,7 +1,6 @@
 package fetcher
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -14,10 +13,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -46,17 +43,15 @@ func DefaultConfig() Config {
 		Get:         get.Defaults(),
 		Throttle:    throttle.Defaults(),
 		Engine: engine.Config{
-			MaxAttempts:       6,
-			MaxUnended:        pipeline.DefaultMaxUnended,
-			Retry:             engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
-			MaxRetryAfter:     time.Hour,
-			Refresh:           engine.Refresh{Min: 10 * time.Second, Jitter: 0.05},
-			Recheck:           time.Hour,
-			Sharing:           sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
-			MaxExpressionBody: rule.DefaultMaxBody,
-			DeadLetters:       budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
-			Decoding:          budget.Config{Burst: int64(time.Second / 2), Refill: 5 * time.Second},
-			ResultBytes:       budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
+			MaxAttempts:   6,
+			Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+			MaxRetryAfter: time.Hour,
+			Refresh:       engine.Refresh{Min: 10 * time.Second, Jitter: 0.05},
+			Recheck:       time.Hour,
+			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
+			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
+			Processing:    budget.Config{Burst: int64(time.Second / 2), Refill: 5 * time.Second},
+			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 		},
 	}
 	c.Get.Version = process.BuildVersion()
@@ -103,7 +98,6 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 	g := &c.Get
 	fs.Int64Var(&g.MaxBody, "max-body", g.MaxBody,
 		"maximum size of a body in bytes, also limited by the broker's max_payload")
-	fs.IntVar(&g.MaxRedirects, "max-redirects", g.MaxRedirects, "maximum number of redirects")
 	duration.Var(fs, &g.Timeout, "timeout", g.Timeout, "time limit of a whole GET")
 	duration.Var(fs, &g.TLSTimeout, "tls-timeout", g.TLSTimeout, "time limit of a TLS handshake")
 	duration.Var(fs, &g.HeaderTimeout, "header-timeout", g.HeaderTimeout, "time limit for the headers of a response")
@@ -124,8 +118,6 @@ func (c *Config) bindSchedule(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Uint32Var(&e.MaxAttempts, "max-attempts", e.MaxAttempts,
 		"maximum number of attempts in a row before a failure becomes a dead letter")
-	fs.Uint64Var(&e.MaxUnended, "max-deliver", e.MaxUnended,
-		"maximum number of starts of one message without an end, such as crashes, before it becomes a dead letter")
 	duration.Var(fs, &e.Retry.Base, "retry-base", e.Retry.Base,
 		"pause after the first failed attempt, doubled after each further one")
 	duration.Var(fs, &e.Retry.Max, "retry-max", e.Retry.Max, "maximum pause between attempts")
@@ -141,8 +133,6 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 	e := &c.Engine
 	fs.Int64Var(&e.ResultBytes.Burst, "namespace-result-bytes", e.ResultBytes.Burst,
 		"budget of published bytes of one namespace, which refills in 64 s (0: no limit)")
-	fs.IntVar(&e.MaxExpressionBody, "max-expression-body", e.MaxExpressionBody,
-		"maximum size in bytes of a body that curl-expect and curl-select are evaluated on")
 	fs.Int64Var(&e.DeadLetters.Burst, "namespace-dead-letters", e.DeadLetters.Burst,
 		"budget of dead letters of one namespace, which refills in 6 h (0: no limit)")
 }
@@ -152,11 +142,33 @@ const maxTimeout = 20 * time.Second
 
 // Validate returns the first invalid flag.
 func (c *Config) Validate() error {
-	switch {
-	case c.DialTimeout <= 0:
-		return errors.New("--dial-timeout must be positive")
-	case c.Get.Timeout <= 0 || c.Get.Timeout > maxTimeout:
-		return fmt.Errorf("--timeout must be positive and at most %s", maxTimeout)
+	g, t, e := &c.Get, &c.Throttle, &c.Engine
+	for _, flag := range []struct {
+		name  string
+		valid bool
+		must  string
+	}{
+		{"dial-timeout", c.DialTimeout > 0, positive},
+		{"timeout", g.Timeout > 0 && g.Timeout <= maxTimeout, positive + " and at most " + maxTimeout.String()},
+		{"tls-timeout", g.TLSTimeout > 0, positive},
+		{"header-timeout", g.HeaderTimeout > 0, positive},
+		{"max-body", g.MaxBody > 0, positive},
+		{"concurrency", t.Slots >= 1 && t.Slots <= 4096, "from 1 to 4096"},
+		{"per-host", t.PerHost >= 1, positive},
+		{"namespace-share", t.Share > 0 && t.Share <= 1, "above 0 and at most 1"},
+		{"max-attempts", e.MaxAttempts >= 1, positive},
+		{"retry-base", e.Retry.Base > 0, positive},
+		{"retry-max", e.Retry.Max >= e.Retry.Base, "at least --retry-base"},
+		{"max-retry-after", e.MaxRetryAfter > 0, positive},
+		{"recheck", e.Recheck > 0, positive},
+		{"min-refresh", e.Refresh.Min > 0, positive},
+		{"refresh-jitter", e.Refresh.Jitter >= 0 && e.Refresh.Jitter <= 0.25, "from 0 to 0.25"},
+		{"namespace-result-bytes", e.ResultBytes.Burst >= 0, notNegative},
+		{"namespace-dead-letters", e.DeadLetters.Burst >= 0, notNegative},
+	} {
+		if !flag.valid {
+			return fmt.Errorf("--%s must be %s", flag.name, flag.must)
+		}
 	}
 	if c.Get.Proxy == "" && (c.Egress.ProxyResolves || len(c.Egress.DirectHosts) > 0) {
 		return errors.New("--proxy-resolves and --direct-host need --proxy")
@@ -167,5 +179,8 @@ func (c *Config) Validate() error {
 	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)
 	}
-	return cmp.Or(c.Throttle.Validate(), c.Get.Validate(), c.Engine.Validate())
+	_, err := g.ProxyURL()
+	return err
 }
+
+const positive, notNegative = "positive", "zero or more"

@@ -30,9 +30,6 @@ type Preview struct {
 	Hops [][2]string
 	// Outcome is that of the rules and the selection on the body.
 	Outcome rule.Evaluation
-
-	addresses []egress.AddressVerdict
-	err       error
 }
 
 // PreviewRequest describes a preview.
@@ -60,19 +57,15 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if err != nil {
 		return Preview{}, err
 	}
-	verdict := gate.Verdict(ctx, r.Namespace, r.URL)
-	preview := Preview{
-		Allowed: verdict.Allowed, Reason: verdict.Reason, Credential: client.Credential(r.Namespace, r.URL),
-		addresses: verdict.Addresses, err: verdict.Err,
-	}
-	if r.Offline && verdict.Allowed {
+	reason, err := gate.Verdict(ctx, r.Namespace, r.URL)
+	preview := Preview{Allowed: err == nil, Reason: reason, Credential: client.Credential(r.Namespace, r.URL)}
+	switch {
+	case err != nil && !errors.Is(err, egress.ErrDenied):
+		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)
+	case err == nil && r.Offline:
 		preview.Reason = "the name is permitted; offline, its addresses are unknown"
 	}
-	var denied *egress.DeniedError
-	if !verdict.Allowed && !errors.As(verdict.Err, &denied) {
-		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)
-	}
-	if !r.Fetch || !verdict.Allowed {
+	if !r.Fetch || !preview.Allowed {
 		return preview, nil
 	}
 	ctx = get.WithHops(ctx, func(sent, received string) {
@@ -87,8 +80,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 		return preview, err
 	default:
 		preview.Size, preview.SHA256 = len(response.Body), response.SHA256
-		evaluator := rule.Evaluator{MaxBody: c.Engine.MaxExpressionBody}
-		preview.Outcome = evaluator.Evaluate(ctx, r.Namespace, r.Rules, response.Body, r.Held)
+		preview.Outcome = new(rule.Evaluator).Evaluate(ctx, r.Namespace, r.Rules, response.Body, r.Held)
 	}
 	return preview, nil
 }

@@ -77,7 +77,6 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 			Consumer:    pipeline.FetcherConsumer,
 			Concurrency: cfg.Throttle.Slots,
 			State:       rt.ConsumerHealth("requests"),
-			MaxUnended:  cfg.Engine.MaxUnended,
 			Observe:     handler.Observe,
 			Poison:      timed(clock, handler.Poison),
 		}, timed(clock, handler.Handle))
@@ -100,10 +99,10 @@ func timed(clock *pipeline.Clock, handle pipeline.Handler) pipeline.Handler {
 func newGetter(
 	cfg Config, log zerolog.Logger, observe func(context.Context, get.Phase, time.Duration), onReload func(string, error),
 ) (*egress.Gate, *get.Client, error) {
-	if proxy := cfg.Get.ProxyHost(); proxy != "" {
-		if _, err := egress.ParsePattern(proxy); err == nil {
+	if proxy, err := cfg.Get.ProxyURL(); err == nil && proxy != nil {
+		if host, err := egress.ParsePattern(proxy.Hostname()); err == nil {
 			// Tenants cannot fetch from the proxy itself.
-			cfg.Egress.DenyHosts = append(slices.Clone(cfg.Egress.DenyHosts), proxy)
+			cfg.Egress.DenyHosts = append(slices.Clone(cfg.Egress.DenyHosts), string(host))
 		}
 		if cfg.Egress.ProxyResolves {
 			log.Warn().Msg("the fetcher checks only names, so the egress proxy must deny private addresses")

@@ -204,17 +204,12 @@ func (c *credentials) readCluster(ctx context.Context) (holders []string) {
 }
 
 // readTerminal collects the output of commands.
-func (c *credentials) readTerminal(ctx context.Context, url string) {
+func (c *credentials) readTerminal(ctx context.Context) {
 	GinkgoHelper()
 	files := []string{
 		process.AllowLoopback, "--header-file=" + filepath.Join(c.dir, "headers.yaml"),
 		"--tenant-header-file=" + filepath.Join(c.dir, "team.json"),
 	}
-	out, err := exec.CommandContext(ctx, c.Program(world.Fetcher),
-		append([]string{"check", url, "--namespace=" + c.Namespace}, files...)...).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
-	Expect(string(out)).To(ContainSubstring("the credential of "))
-	c.add("fetcher check", string(out))
 	for _, command := range []string{
 		"check " + c.Namespace + "/team", "status", "status " + c.Namespace + "/team", "wants -o wide", "failing -o wide",
 		"failures -o json", "timers -o json", "doctor",
@@ -312,7 +307,7 @@ var _ = Describe("Credentials of every kind", func() {
 		Expect(c.text["ConfigMaps and Events"]).To(ContainSubstring("header.Cookie may not be set"))
 		c.readStreams(ctx)
 		c.readConsole(ctx)
-		c.readTerminal(ctx, c.secure.Page("/header/good").URL())
+		c.readTerminal(ctx)
 		Eventually(ctx, func() string { c.mu.Lock(); defer c.mu.Unlock(); return c.text["traces"] }).
 			Should(And(ContainSubstring("curl-me-that-fetcher"), ContainSubstring("curl-me-that-writer")))
 		for name, value := range secrets {

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net"
 	"time"
@@ -62,12 +61,3 @@ func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 
 // DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.dialling.timeout }
-
-// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect.
-func (g *Gate) Verdict(ctx context.Context, namespace, raw string) Verdict {
-	u, err := ParseURL(raw)
-	if err != nil {
-		return refusal(err)
-	}
-	return g.For(namespace).verdict(ctx, u)
-}

@@ -69,6 +69,9 @@ func portOf(u *url.URL) (uint16, error) {
 	return portNumber(Port(u))
 }
 
+// Authority returns host and port of a URL, the same for all spellings.
+func Authority(u *url.URL) string { return net.JoinHostPort(u.Hostname(), Port(u)) }
+
 // Port returns the port of a URL, or its scheme's default port.
 func Port(u *url.URL) string {
 	if p := u.Port(); p != "" {

@@ -8,104 +8,77 @@ import (
 	"net/url"
 )
 
-// Verdict is the outcome of a dry run.
-type Verdict struct {
-	// Allowed reports whether a connection may be opened.
-	Allowed bool
-	// Reason is one sentence, without an address.
-	Reason string
-	// Err is nil if allowed, a *DeniedError, or the error of the resolver.
-	Err error
-	// Addresses are the addresses of the host, each with its own verdict. Only the operator may see
-	// them.
-	Addresses []AddressVerdict
-}
-
-// AddressVerdict is the verdict on one address.
-type AddressVerdict struct {
-	// Addr is the address.
-	Addr netip.Addr
-	// Err is nil if the address may be dialled, else a *DeniedError.
-	Err error
-}
-
-func (p *Policy) verdict(ctx context.Context, u *url.URL) Verdict {
-	t, err := p.target(u)
+// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
+// sentence without an address. The error is nil if the URL is permitted, a *DeniedError, or that of the lookup.
+func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason string, err error) {
+	u, err := ParseURL(raw)
 	if err != nil {
-		return refusal(err)
+		return err.Error(), err
 	}
-	if t.addr.IsValid() {
-		return Verdict{Allowed: true, Reason: "the address is permitted", Addresses: []AddressVerdict{{Addr: t.addr}}}
-	}
-	if p.proxyResolves && !p.IsDirect(t.name) {
-		if err := denied(t.denials); err != nil {
-			return refusal(err)
+	p := g.For(namespace)
+	t, addrs, err := p.resolve(ctx, u)
+	permitted := 0
+	var refused error
+	for _, addr := range addrs {
+		if err := p.address(t, addr); err != nil {
+			refused = err
+			continue
 		}
-		const reason = "the name is permitted, and the egress proxy resolves it and checks its addresses"
-		return Verdict{Allowed: true, Reason: reason}
+		permitted++
 	}
-	addrs, err := p.lookup(ctx, t.name)
-	if err != nil {
-		return Verdict{Err: err, Reason: fmt.Sprintf("%s does not resolve", t.name)}
+	switch {
+	case errors.Is(err, ErrDenied):
+		return err.Error(), err
+	case err != nil:
+		return t.name + " does not resolve", err
+	case len(addrs) == 0:
+		return "the name is permitted, and the egress proxy resolves it and checks its addresses", nil
+	case permitted == 0:
+		return refused.Error(), refused
+	case permitted < len(addrs):
+		return fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped",
+			permitted, len(addrs), t.name), nil
+	case t.addr.IsValid():
+		return "the address is permitted", nil
 	}
-	return p.decide(t, addrs)
+	return fmt.Sprintf("all addresses of %s are permitted", t.name), nil
+}
+
+// Admit checks a URL and all its addresses for a party that connects on our behalf, such as an
+// egress proxy. All addresses must be permitted, because that party may choose any of them.
+func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
+	t, addrs, err := p.resolve(ctx, u)
+	for _, addr := range addrs {
+		if err := p.address(t, addr); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // IsDirect reports whether a host is reached without the egress proxy, if there is one.
 func (p *Policy) IsDirect(host string) bool { return matchesAny(p.directHosts, host) }
 
-// Admit checks a URL and all its addresses for a party that connects on our behalf, such as an
-// egress proxy. All addresses must be permitted, because that party may choose any of them.
-func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
-	v := p.verdict(ctx, u)
-	for _, address := range v.Addresses {
-		if address.Err != nil {
-			return address.Err
-		}
-	}
-	return v.Err
-}
-
-// decide returns the verdict on a target with these addresses.
-func (p *Policy) decide(t target, addrs []netip.Addr) Verdict {
-	var v Verdict
-	var refused error
-	permitted := 0
-	for _, addr := range addrs {
-		err := p.address(t, addr)
-		if err == nil {
-			permitted++
-		} else {
-			refused = err
-		}
-		v.Addresses = append(v.Addresses, AddressVerdict{Addr: addr.Unmap(), Err: err})
-	}
+// resolve returns the target of a URL and its addresses: none if the egress proxy resolves the name. Then no
+// allow-cidr lifts a denial of the name or the port.
+func (p *Policy) resolve(ctx context.Context, u *url.URL) (target, []netip.Addr, error) {
+	t, err := p.target(u)
 	switch {
-	case permitted == 0:
-		v.Err = refused
-		v.Reason = refused.Error()
-	case permitted < len(addrs):
-		v.Allowed = true
-		v.Reason = fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped", permitted, len(addrs),
-			t.name)
-	default:
-		v.Allowed = true
-		v.Reason = fmt.Sprintf("all addresses of %s are permitted", t.name)
+	case err != nil:
+		return t, nil, err
+	case t.addr.IsValid():
+		return t, []netip.Addr{t.addr}, nil
+	case p.proxyResolves && !p.IsDirect(t.name):
+		return t, nil, denied(t.denials)
 	}
-	return v
-}
-
-func (p *Policy) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.dialling.timeout)
 	defer cancel()
-	addrs, err := p.dialling.resolver.LookupNetIP(ctx, "ip", p.firstName(name))
+	addrs, err := p.dialling.resolver.LookupNetIP(ctx, "ip", p.firstName(t.name))
 	if p.mayUseSearchList(err) {
-		addrs, err = p.dialling.resolver.LookupNetIP(ctx, "ip", name)
+		addrs, err = p.dialling.resolver.LookupNetIP(ctx, "ip", t.name)
 	}
 	if err == nil && len(addrs) == 0 {
-		return nil, errors.New("look up host: no addresses")
+		err = errors.New("look up host: no addresses")
 	}
-	return addrs, err
+	return t, addrs, err
 }
-
-func refusal(err error) Verdict { return Verdict{Err: err, Reason: err.Error()} }

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // jitter is the jitter of a pause as a fraction, so that keys that failed together are not retried
 // together.
@@ -15,17 +12,6 @@ type Backoff struct {
 	Base time.Duration
 	// Max is the maximum pause, before jitter.
 	Max time.Duration
-}
-
-// Validate names the first flag that is out of range.
-func (b Backoff) Validate() error {
-	switch {
-	case b.Base <= 0:
-		return errors.New("--retry-base must be positive")
-	case b.Max < b.Base:
-		return errors.New("--retry-max must not be below --retry-base")
-	}
-	return nil
 }
 
 // Delay returns the pause after a number of failed attempts, with jitter. It is never shorter than

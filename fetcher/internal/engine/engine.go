@@ -53,7 +53,7 @@ type Engine struct {
 	backpressure *backpressure
 	rules        *rule.Evaluator
 	resultBytes  *budget.Budget
-	decoding     *budget.Budget
+	processing   *budget.Budget
 	deadLetters  *budget.Budget
 	lines        *process.SampledLog
 }
@@ -62,13 +62,12 @@ type Engine struct {
 func New(cfg Config, deps Deps) *Engine {
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
-		shared: sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
-		rules:  &rule.Evaluator{MaxBody: cfg.MaxExpressionBody, Now: deps.Clock.Now},
+		shared:      sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
+		resultBytes: budget.New(cfg.ResultBytes, deps.Clock.Now),
+		processing:  budget.New(cfg.Processing, deps.Clock.Now),
+		deadLetters: budget.New(cfg.DeadLetters, deps.Clock.Now),
 	}
-	e.resultBytes = budget.New(cfg.ResultBytes, deps.Clock.Now)
-	e.decoding = budget.New(cfg.Decoding, deps.Clock.Now)
-	e.deadLetters = budget.New(cfg.DeadLetters, deps.Clock.Now)
-	e.rules.Budget = budget.New(budget.Config{Burst: int64(evaluations), Refill: refill}, deps.Clock.Now)
+	e.rules = &rule.Evaluator{Now: deps.Clock.Now, Budget: e.processing}
 	return e
 }
 

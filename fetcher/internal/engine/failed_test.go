@@ -34,24 +34,6 @@ var _ = Describe("A failed attempt", func() {
 		return all
 	}
 
-	It("is not published if the server fails every other time", func() {
-		n := 0
-		o := serve(func(rw http.ResponseWriter, r *http.Request) {
-			if n++; n%2 == 0 {
-				rw.WriteHeader(http.StatusServiceUnavailable)
-				return
-			}
-			tagged(`"v1"`, "the same body")(rw, r)
-		})
-		f.fetch(w.want(o.URL, every(time.Minute)))
-		for range 10 {
-			f.elapse()
-		}
-		Expect(o.gets.Load()).To(BeEquivalentTo(11))
-		Expect(w.results()).To(HaveLen(1), "the body")
-		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
-	})
-
 	It("leaves a dead letter, a published failure and the timer of a recheck if it was the last", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		f.fetch(w.want(o.URL))
@@ -90,14 +72,6 @@ var _ = Describe("A failed attempt", func() {
 		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).
 			Should(BeEquivalentTo(100))
 		Eventually(w.pending).Should(BeZero())
-	})
-
-	It("is dropped if its want was replaced", func() {
-		o := serve(w.replacing(fails(http.StatusNotFound)))
-		f.fetch(w.want(o.URL + "/old"))
-		Expect(w.results()).To(BeEmpty())
-		Expect(w.deadLetters()).To(BeEmpty())
-		Expect(w.timer()).To(BeNil())
 	})
 
 	It("is logged with host, reason and status, without secrets", func() {

@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -44,7 +43,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) event {
 			return ev
 		}
 	}
-	if a.past.GetUnended() >= e.cfg.MaxUnended {
+	if a.past.GetUnended() >= pipeline.DefaultMaxUnended {
 		return event{failed: poisoned()}
 	}
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
@@ -84,33 +83,20 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (ev event, ok bool) {
 
 // short returns the obstacle if the namespace has used up a budget that the fetch needs.
 func (e *Engine) short(t *trigger) *blocked {
-	for _, b := range []struct {
-		budget     *budget.Budget
-		cause      throttle.Cause
-		name, text string
-	}{
-		{
-			e.resultBytes, namespaceBytes, string(namespaceBytes),
-			"the namespace exceeded its budget of bodies, its GETs are delayed",
-		},
-		{
-			e.decoding, throttle.NamespaceShare, "decoding",
-			"the namespace has used up its time for compressed bodies, its GETs are delayed",
-		},
-		{
-			e.rules.Budget, throttle.NamespaceShare, "evaluations",
-			"the namespace has used up its time for rules and selections, so keys that have some are fetched later",
-		},
-	} {
-		if b.budget == e.rules.Budget && rule.Of(t.want).Empty() {
-			continue
-		}
-		if short := b.budget.Check(t.key.Namespace); short != nil {
-			e.logShortage(t, short, b.name, b.text)
-			return &blocked{Busy: throttle.Busy{Cause: b.cause, Pause: short.Wait}}
-		}
+	busy, kind, text := throttle.Busy{Cause: namespaceBytes}, string(namespaceBytes),
+		"the namespace exceeded its budget of bodies, its GETs are delayed"
+	short := e.resultBytes.Check(t.key.Namespace)
+	if short == nil {
+		busy.Cause, kind = throttle.NamespaceShare, "processing"
+		text = "the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed"
+		short = e.processing.Check(t.key.Namespace)
 	}
-	return nil
+	if short == nil {
+		return nil
+	}
+	e.logShortage(t, short, kind, text)
+	busy.Pause = short.Wait
+	return &blocked{Busy: busy}
 }
 
 // fetched is the outcome of a GET: no slot, a failure or a response.
@@ -176,7 +162,7 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	defer slot.Release()
 	a.slot = slot
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
-		e.decoding.Spend(a.key.Namespace, int64(took))
+		e.processing.Spend(a.key.Namespace, int64(took))
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
 	observeLoad(slot, err)
@@ -206,10 +192,6 @@ func observeLoad(slot *throttle.Slot, err error) {
 		slot.Pause(failed.RetryAfter)
 	}
 }
-
-// evaluations is the budget of evaluation time of one namespace, and refill the time in which it
-// refills. Only one evaluation runs at a time, so the rules of one namespace could delay all others.
-const evaluations, refill = time.Second / 2, 5 * time.Second
 
 // details has the failure details of the causes.
 var details = map[rule.Cause]v1.FailureDetail{

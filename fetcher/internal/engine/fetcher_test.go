@@ -66,7 +66,6 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	o := fetcherOptions{
 		config: engine.Config{
 			MaxAttempts:   3,
-			MaxUnended:    pipeline.DefaultMaxUnended,
 			Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 			MaxRetryAfter: time.Hour,
 			Refresh:       engine.Refresh{Min: time.Second},
@@ -144,20 +143,6 @@ func (f *fetcher) metric(name, label string) float64 {
 	}
 	Fail("no metric " + name + " " + label)
 	return 0
-}
-
-// histogram returns the number and the sum of the observations of a histogram.
-func (f *fetcher) histogram(name string) (count uint64, sum float64) {
-	GinkgoHelper()
-	families := must(f.registry.Gather())
-	for _, family := range families {
-		if family.GetName() == name {
-			h := family.GetMetric()[0].GetHistogram()
-			return h.GetSampleCount(), h.GetSampleSum()
-		}
-	}
-	Fail("no metric " + name)
-	return 0, 0
 }
 
 // next takes one message from the consumer.
@@ -269,42 +254,6 @@ var _ = Describe("A good response", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
-	DescribeTable("with the same body to a refresh publishes only the next timer, if it is a",
-		func(handler http.HandlerFunc, etag string) {
-			f := w.fetcher()
-			f.fetch(w.want(serve(handler).URL, every(10*time.Minute)))
-			Expect(w.takeResults()).To(HaveLen(1))
-			f.elapse()
-			Expect(w.results()).To(BeEmpty())
-			Expect(w.timer().GetCached().GetSha256()).To(Equal(digest("hello there")))
-			Expect(w.timer().GetCached().GetEtag()).To(Equal(etag))
-			Eventually(w.pending).Should(BeZero())
-		},
-		Entry("304", tagged(`"v1"`, "hello there"), `"v1"`),
-		Entry("200", says("hello there"), ""),
-	)
-
-	It("is followed by a GET within the interval of the annotation, whatever Cache-Control and Expires say", func() {
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/fresh" {
-				w.Header().Set("Cache-Control", "no-cache")
-				http.Redirect(w, r, "/fresh", http.StatusFound)
-				return
-			}
-			w.Header().Set("Cache-Control", "public, max-age=31536000, s-maxage=31536000, immutable")
-			w.Header().Set("Expires", "Fri, 31 Dec 2100 23:59:59 GMT")
-			says("hello there")(w, r)
-		})
-		f := w.fetcher()
-		for _, path := range []string{"/fresh", "/moved"} {
-			f.fetch(w.want(o.URL+path, every(10*time.Minute)))
-			for range 2 { // the first interval has a random part
-				Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("<=", 11*time.Minute), path)
-				f.elapse()
-			}
-		}
-	})
-
 	It("makes GETs conditional for less than a day, and not after a failure or if a person requests one", func() {
 		var conditional atomic.Bool
 		handler := func(w http.ResponseWriter, r *http.Request) {
@@ -360,20 +309,21 @@ var _ = Describe("A good response", func() {
 		Expect(refused.Load()).To(BeEquivalentTo(1))
 	})
 
-	DescribeTable("is dropped if its want was replaced during the fetch",
-		func(change func(*v1.Want)) {
-			o, f := serve(w.replacing(says("hello there"), change)), w.fetcher()
+	DescribeTable("or failure is dropped if its want was replaced during the fetch",
+		func(respond http.HandlerFunc, change func(*v1.Want)) {
+			o, f := serve(w.replacing(respond, change)), w.fetcher()
 			f.fetch(w.want(o.URL+"/old", change))
 			Expect(w.results()).To(BeEmpty())
+			Expect(w.deadLetters()).To(BeEmpty())
 			Expect(w.timer()).To(BeNil())
 
 			f.step() // the new want is its own trigger
 			Expect(w.result().GetWant().GetUrl()).To(HaveSuffix("/new"))
-			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("with refresh", every(10*time.Minute)),
-		Entry("without refresh", func(*v1.Want) {}),
+		Entry("with refresh", says("hello there"), every(10*time.Minute)),
+		Entry("without refresh", says("hello there"), func(*v1.Want) {}),
+		Entry("after the last attempt", fails(http.StatusNotFound), func(*v1.Want) {}),
 	)
 
 	It("is published even if a replica does not have its want yet", func() {
@@ -421,23 +371,5 @@ var _ = Describe("A body at the limit of the broker", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Expect(w.timer().GetCached()).To(BeNil())
 		Eventually(w.pending).Should(BeZero())
-	})
-})
-
-var _ = Describe("Metrics", func() {
-	It("observe the delay of a regular fetch, and nothing for a key without a successful one", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		f := w.fetcher()
-		f.fetch(w.want(serve(says("hello there")).URL, every(10*time.Minute)))
-		count, _ := f.histogram("curlmethat_fetcher_staleness_seconds")
-		Expect(count).To(BeZero(), "the first fetch cannot be late")
-		timer := w.timer().Due
-		Expect(timer.GetFreshUntil().AsTime()).To(BeTemporally(">", w.clock.Now()))
-		w.clock.Advance(timer.GetFreshUntil().AsTime().Sub(w.clock.Now()) + 3*time.Hour)
-		w.fire(timer)
-		f.step()
-		count, sum := f.histogram("curlmethat_fetcher_staleness_seconds")
-		Expect(count).To(BeEquivalentTo(1))
-		Expect(sum).To(Equal((3 * time.Hour).Seconds()))
 	})
 })

@@ -238,7 +238,7 @@ var _ = Describe("The budget of a namespace", func() {
 
 	It("limits the time in which its compressed bodies are decoded, even bad ones", func() {
 		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		f := w.fetcher(func(o *fetcherOptions) { o.config.Decoding = budget.Config{Burst: 1, Refill: time.Hour} })
+		f := w.fetcher(func(o *fetcherOptions) { o.config.Processing = budget.Config{Burst: 1, Refill: time.Hour} })
 		o := serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write([]byte("\x1f\x8bnot gzip"))
@@ -249,22 +249,6 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(f.parked("namespace_share")).To(Equal(1))
 		f.fetch(w.want(o.URL+"/other", in("modest"), named("cm", 2)))
 		Expect(o.gets.Load()).To(BeEquivalentTo(2), "another namespace has its own budget")
-	})
-
-	It("is not used up by unpublished bodies", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
-		f := w.fetcher(func(o *fetcherOptions) {
-			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
-		})
-		o := serve(tagged(`"v1"`, strings.Repeat("x", 1000)))
-		f.fetch(w.want(o.URL, every(10*time.Minute)))
-		for range 5 {
-			w.clock.Advance(2 * time.Second)
-			w.fire(w.timer().Due)
-			f.step()
-		}
-		Expect(o.gets.Load()).To(BeEquivalentTo(6))
-		Expect(f.parked("namespace_bytes")).To(BeZero())
 	})
 
 	It("limits its dead letters, and further failures are published, counted and logged", func() {

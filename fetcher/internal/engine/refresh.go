@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"hash/fnv"
 	"strconv"
 	"time"
@@ -17,17 +16,6 @@ type Refresh struct {
 	Min time.Duration
 	// Jitter is the jitter as a fraction of the interval, from 0 to 0.25.
 	Jitter float64
-}
-
-// Validate names the first flag that is out of range.
-func (r Refresh) Validate() error {
-	switch {
-	case r.Min <= 0:
-		return errors.New("--min-refresh must be positive")
-	case r.Jitter < 0 || r.Jitter > 0.25:
-		return errors.New("--refresh-jitter must be from 0 to 0.25")
-	}
-	return nil
 }
 
 // Next returns the next slot after now, at most the interval and its jitter ahead.

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -65,31 +65,52 @@ func TestSpellingsOfAHostShareItsSlots(t *testing.T) {
 	}
 }
 
-// BenchmarkPass measures what rules add to a fetch of 10 kB. It also prints the ratio to the digest of
-// the body, which each fetch takes; see deploy/docs/rules.md.
-func BenchmarkPass(b *testing.B) {
-	one := `{"ip_prefix": "3.4.12.4/32", "region": "eu-west-1", "service": "AMAZON", "network_border_group": "eu-west-1"},`
-	body := []byte(`{"version":3,"rules":[` + strings.TrimSuffix(strings.Repeat(one, 90), ",") + `]}`)
-	e := &Engine{rules: new(rule.Evaluator)}
-	for name, rules := range map[string][]string{
-		"without rules": nil, "size of a list": {"size(json.rules) > 0"}, "version": {"json.version >= 3"},
-		"start of a body": {`body.startsWith("{")`}, "size": {"size(body) * 2 > heldSize"},
+func TestPass(t *testing.T) {
+	slow := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8) + "size(body)>0" + strings.Repeat(")", 8)
+	const half = "size(body) * 2 > heldSize"
+	for name, c := range map[string]struct {
+		want *v1.Want
+		past *v1.Due
+		body string
+		// passes is the accepted body, or refused the failure.
+		passes, refused string
+	}{
+		"no rules":    {want: &v1.Want{}, body: "hello", passes: "hello"},
+		"a good body": {want: &v1.Want{Expect: []string{"size(json.a) > 0", "true"}}, body: `{"a":[1]}`, passes: `{"a":[1]}`},
+		"the second rule": {
+			want: &v1.Want{Expect: []string{"true", "size(json.x) > 0"}}, body: "<html>", refused: "2 NOT_JSON, 0",
+		},
+		"a slow rule": {want: &v1.Want{Expect: []string{slow}}, body: "body", refused: "1 COSTLY, 0"},
+		"a large body": {
+			want: &v1.Want{Expect: []string{"true"}}, body: strings.Repeat("x", rule.DefaultMaxBody+1),
+			refused: fmt.Sprint("1 UNSPECIFIED, ", rule.DefaultMaxBody),
+		},
+		"the size of the want": {
+			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, body: "four", refused: "1 UNSPECIFIED, 0",
+		},
+		"the size of the last body": {
+			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, past: &v1.Due{Cached: &v1.Cached{Size: 7}}, body: "four",
+			passes: "four",
+		},
+		"a selection": {want: &v1.Want{Select: "json.a"}, body: `{"a":[1]}`, passes: "[1]"},
 	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			t := &trigger{want: &v1.Want{Expect: rules}, past: new(v1.Due)}
-			fastest, digest := time.Hour, time.Hour // other programs use the machine, too
-			for b.Loop() {
-				began := time.Now()
-				if e.pass(b.Context(), t, get.Response{Body: body}).response == nil {
-					b.Fatal("refused")
-				}
-				passed := time.Now()
-				sha256.Sum256(body)
-				fastest, digest = min(fastest, passed.Sub(began)), min(digest, time.Since(passed))
+		t.Run(name, func(t *testing.T) {
+			e := &Engine{rules: new(rule.Evaluator)}
+			ev := e.pass(t.Context(), &trigger{want: c.want, past: c.past}, get.Response{Body: []byte(c.body)})
+			passes, refused := "", ""
+			if ev.response != nil {
+				passes = string(ev.response.Body)
 			}
-			b.ReportMetric(float64(fastest.Nanoseconds()), "min-ns/op")
-			b.ReportMetric(float64(fastest)/float64(digest), "of-digest")
+			if f := ev.failed; f != nil {
+				detail := strings.TrimPrefix(f.Detail.String(), "FAILURE_DETAIL_")
+				refused = fmt.Sprintf("%d %s, %d", f.rule, detail, f.Limit)
+				if !strings.HasPrefix(c.body, string(f.Snippet)) || len(f.Snippet) == 0 {
+					t.Errorf("the dead letter has the body %q", f.Snippet)
+				}
+			}
+			if passes != c.passes || refused != c.refused {
+				t.Errorf("passes %.20q, refused %q", passes, refused)
+			}
 		})
 	}
 }

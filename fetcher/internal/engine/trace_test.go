@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -45,12 +44,6 @@ var _ = Describe("A trace", func() {
 		f.step()
 		return sequence
 	}
-	last := func() tracetest.SpanStub {
-		all := spans.GetSpans()
-		Expect(all).NotTo(BeEmpty())
-		return all[len(all)-1]
-	}
-
 	It("continues at a retry, is in the dead letter, and ends with the round", func() {
 		o := serve(fails(http.StatusServiceUnavailable))
 		fetch(w.want(o.URL+"/page?token=s3cret", every(time.Minute)))
@@ -82,14 +75,6 @@ var _ = Describe("A trace", func() {
 			ContainSubstring("secret of the server")))
 		Expect(log.String()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
 		Expect(w.messages(pipeline.Results)[0].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
-	})
-
-	It("separates a handshake from a connect", func() {
-		o := httptest.NewTLSServer(says("hello there")) // its certificate is not trusted
-		DeferCleanup(o.Close)
-		fetch(w.want(o.URL))
-		Expect(last().Events).To(ContainElement(HaveField("Name", "connect")))
-		Expect(last().Events).NotTo(ContainElement(HaveField("Name", "tls")))
 	})
 
 	It("is passed on, but not started, without tracing", func() {
@@ -217,14 +202,6 @@ var _ = Describe("A message", func() {
 			m := w.next()
 			Expect(must(m.Metadata()).NumDelivered).To(BeEquivalentTo(2))
 			Expect(m.Ack()).To(Succeed())
-		})
-
-		It("makes the writer read the object first if it is poison", func() {
-			w.fire(&v1.Due{Want: want, WantSequence: sequence})
-			w.beginWithoutEnd(5)
-			f.step()
-			Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
-			Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
 		})
 
 		It("uses the current want, not the one in the timer", func() {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -181,5 +180,5 @@ func authority(raw string) string {
 	if err != nil {
 		return "" // denied without a connection
 	}
-	return net.JoinHostPort(u.Hostname(), egress.Port(u))
+	return egress.Authority(u)
 }

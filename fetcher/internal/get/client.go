@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -35,9 +36,9 @@ type Client struct {
 	deps  Deps
 	proxy *url.URL
 
-	roots   *reload.File[*x509.CertPool]
-	headers *reload.File[*headerFile]
-	team    *reload.File[*headerFile]
+	roots *reload.File[*x509.CertPool]
+	// headers are those of the operator and of the teams; nil means none.
+	headers [2]*reload.File[*headerFile]
 }
 
 // New reads the files of a valid configuration.
@@ -50,11 +51,17 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, deps: deps}
 	var errs [4]error
-	c.proxy, errs[0] = cfg.proxy()
-	c.roots, errs[1] = open(cfg.CABundle, parseBundle)
-	c.headers, errs[2] = open(cfg.HeaderFile, parserOfHeaders(cfg.HeaderFile))
+	c.proxy, errs[0] = cfg.ProxyURL()
+	if cfg.CABundle != "" {
+		c.roots, errs[1] = reload.Open(cfg.CABundle, parseBundle)
+	}
+	if cfg.HeaderFile != "" {
+		c.headers[0], errs[2] = reload.Open(cfg.HeaderFile, func(content []byte) (*headerFile, error) {
+			return parseHeaderFile(content, filepath.Dir(cfg.HeaderFile))
+		})
+	}
 	if cfg.TeamFile != "" {
-		c.team, errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
+		c.headers[1], errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
 	}
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
@@ -62,22 +69,15 @@ func New(cfg Config, deps Deps) (*Client, error) {
 	return c, nil
 }
 
-func open[T any](path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
-	if path == "" {
-		return nil, nil
-	}
-	return reload.Open(path, parse)
-}
-
 // Run reloads the files and the file of the gate when they change, until ctx is done.
 func (c *Client) Run(ctx context.Context) error {
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.deps.Gate.Look(c.deps.OnReload)
 		c.roots.Look(c.deps.OnReload)
-		c.headers.Look(c.deps.OnReload)
-		c.team.Look(c.deps.OnReload)
-		if c.headers != nil {
-			c.headers.Value().look(c.deps.OnReload)
+		for _, file := range c.headers {
+			if file.Look(c.deps.OnReload); file != nil {
+				file.Value().look(c.deps.OnReload)
+			}
 		}
 	})
 	return nil
@@ -96,11 +96,10 @@ func (c *Client) Resolve(r Request) Request {
 	}
 	r.policy = c.deps.Gate.For(r.Namespace)
 	if u, err := egress.ParseURL(r.URL); err == nil {
-		if c.headers != nil {
-			r.grants.operator = c.headers.Value().forHost(r.Namespace, u.Hostname())
-		}
-		if c.team != nil {
-			r.grants.team = c.team.Value().forHost(r.Namespace, u.Hostname())
+		for i, file := range c.headers {
+			if file != nil {
+				r.grants[i] = file.Value().forHost(r.Namespace, u.Hostname())
+			}
 		}
 	}
 	r.Namespace = ""

@@ -426,26 +426,3 @@ var _ = Describe("a request", func() {
 		Expect(errors.As(err, &failure)).To(BeFalse())
 	})
 })
-
-var _ = Describe("a response with a bad status", func() {
-	It("keeps status, Retry-After and the start of the body", func(ctx SpecContext) {
-		now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{Now: func() time.Time { return now }})
-		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Date", now.Format(http.TimeFormat))
-			w.Header().Set("Retry-After", now.Add(90*time.Second).Format(http.TimeFormat))
-			w.WriteHeader(http.StatusServiceUnavailable)
-			for range 300 {
-				_, _ = io.WriteString(w, secret)
-			}
-		})
-
-		failure := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/?token="+secret)}))
-		Expect(failure).To(MatchError("data.example.com responded with 503"))
-		Expect(failure.Class).To(Equal(badStatus))
-		Expect(failure.StatusCode).To(Equal(503))
-		Expect(failure.RetryAfter).To(Equal(90 * time.Second))
-		Expect(failure.Snippet).To(HaveLen(get.MaxSnippet))
-		Expect(string(failure.Snippet)).To(HavePrefix(secret))
-	})
-})

@@ -3,7 +3,6 @@ package get
 import (
 	"errors"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -13,8 +12,6 @@ type Config struct {
 	Version string
 	// MaxBody is the maximum size of a body, in bytes.
 	MaxBody int64
-	// MaxRedirects is the maximum number of redirects to follow.
-	MaxRedirects int
 	// Timeout is the time limit for everything: all hops and the body.
 	Timeout time.Duration
 	// TLSTimeout is the time limit of one TLS handshake.
@@ -39,39 +36,14 @@ func Defaults() Config {
 	return Config{
 		Version:       "devel",
 		MaxBody:       1_000_000,
-		MaxRedirects:  5,
 		Timeout:       10 * time.Second,
 		TLSTimeout:    3 * time.Second,
 		HeaderTimeout: 5 * time.Second,
 	}
 }
 
-// Validate names the flag of the first limit that is out of range.
-func (c Config) Validate() error {
-	switch {
-	case c.MaxBody <= 0:
-		return errors.New("--max-body must be positive")
-	case c.TLSTimeout <= 0:
-		return errors.New("--tls-timeout must be positive")
-	case c.HeaderTimeout <= 0:
-		return errors.New("--header-timeout must be positive")
-	case c.MaxRedirects < 0:
-		return errors.New("--max-redirects must not be negative")
-	}
-	_, err := c.proxy()
-	return err
-}
-
-// ProxyHost returns the host of the proxy (empty means none).
-func (c Config) ProxyHost() string {
-	if u, err := c.proxy(); err == nil && u != nil {
-		return strings.ToLower(u.Hostname())
-	}
-	return ""
-}
-
-// proxy parses Proxy. Errors do not contain its credentials.
-func (c Config) proxy() (*url.URL, error) {
+// ProxyURL parses Proxy (nil means none). Errors do not contain its credentials.
+func (c *Config) ProxyURL() (*url.URL, error) {
 	if c.Proxy == "" {
 		return nil, nil
 	}

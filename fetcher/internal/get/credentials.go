@@ -1,6 +1,7 @@
 package get
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -11,17 +12,12 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// grants are the entries of the header files that one namespace may use for one host. They are
-// comparable.
-type grants struct{ operator, team hostEntries }
+// grants are the entries of the header files that one namespace may use for one host, the operator's
+// first. They are comparable.
+type grants [2]hostEntries
 
-// find returns the entry for a URL of the host. The operator's entries take precedence.
-func (g grants) find(u *url.URL) *headerEntry {
-	if e := g.operator.find(u); e != nil {
-		return e
-	}
-	return g.team.find(u)
-}
+// find returns the entry for a URL of the host.
+func (g grants) find(u *url.URL) *headerEntry { return cmp.Or(g[0].find(u), g[1].find(u)) }
 
 // credentials are the credentials of one hop. They have no String method and appear in no error.
 type credentials struct {
@@ -97,23 +93,10 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 // all namespaces, because all namespaces of an entry share its token.
 func (c *Client) requests() tokenRequests {
 	policy := c.deps.Gate.For("")
-	transport := &transport{client: c, policy: policy, watch: newStopwatch(func(Phase, time.Duration) {})}
 	return tokenRequests{
-		Transport: permitted{policy, transport}, Timeout: c.cfg.Timeout / 2, Now: c.deps.Now,
+		Transport: &transport{client: c, policy: policy, watch: newStopwatch(func(Phase, time.Duration) {})},
+		Timeout:   c.cfg.Timeout / 2, Now: c.deps.Now,
 	}
-}
-
-// permitted makes only requests that a policy permits.
-type permitted struct {
-	policy *egress.Policy
-	next   http.RoundTripper
-}
-
-func (p permitted) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := p.policy.CheckURL(r.URL); err != nil {
-		return nil, err
-	}
-	return p.next.RoundTrip(r)
 }
 
 func noToken(e *headerEntry, cause error) *Error {
@@ -136,7 +119,7 @@ func (c credentials) explain(e *Error, likely bool) *Error {
 // Credential says in one sentence which credential is sent to a URL (empty without a header file).
 func (c *Client) Credential(namespace, raw string) string {
 	u, err := egress.ParseURL(raw)
-	if err != nil || c.headers == nil && c.team == nil {
+	if err != nil || c.headers[0] == nil && c.headers[1] == nil {
 		return ""
 	}
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {

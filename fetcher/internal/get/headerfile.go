@@ -120,11 +120,6 @@ var errHeaderFile = errors.New("not a YAML list of entries with host, namespaces
 // lineNumber extracts the line number from a YAML error, because the rest may quote the file.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// parserOfHeaders returns the parser of a header file at a path.
-func parserOfHeaders(path string) func([]byte) (*headerFile, error) {
-	return func(content []byte) (*headerFile, error) { return parseHeaderFile(content, filepath.Dir(path)) }
-}
-
 // parseHeaderFile parses a header file and opens the files of its entries, which lie in dir. Errors
 // name an entry or a line, never a value.
 func parseHeaderFile(content []byte, dir string) (*headerFile, error) {

@@ -2,7 +2,6 @@ package get
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http/httptrace"
 	"sync"
 	"time"
@@ -38,14 +37,9 @@ type stopwatch struct {
 	asked v1.FailureDetail
 	wire  *wire
 
-	mu    sync.Mutex
-	begun map[moment]time.Time
-}
-
-// moment is the start of a phase. Connections to several addresses may be opened concurrently.
-type moment struct {
-	phase Phase
-	addr  string
+	mu sync.Mutex
+	// begun has the starts of dials by address, and that of the lookup by "".
+	begun map[string]time.Time
 }
 
 // stopwatch returns one for a hop of the GET with this context.
@@ -54,23 +48,29 @@ func (c *Client) stopwatch(ctx context.Context) *stopwatch {
 }
 
 func newStopwatch(observe func(Phase, time.Duration)) *stopwatch {
-	return &stopwatch{observe: observe, begun: map[moment]time.Time{}}
+	return &stopwatch{observe: observe, begun: map[string]time.Time{}}
 }
 
+// trace returns the hooks for the phases of a dial.
 func (s *stopwatch) trace() *httptrace.ClientTrace {
-	dns, handshake, request := moment{phase: phaseDNS}, moment{phase: phaseTLS}, moment{phase: phaseFirstByte}
+	begin := func(addr string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.begun[addr] = time.Now()
+	}
+	end := func(p Phase, addr string, err error) {
+		s.mu.Lock()
+		start := s.begun[addr]
+		s.mu.Unlock()
+		if err == nil {
+			s.observe(p, time.Since(start))
+		}
+	}
 	return &httptrace.ClientTrace{
-		DNSStart:          func(httptrace.DNSStartInfo) { s.begin(dns) },
-		DNSDone:           func(info httptrace.DNSDoneInfo) { s.end(dns, info.Err) },
-		ConnectStart:      func(_, addr string) { s.begin(moment{phaseConnect, addr}) },
-		ConnectDone:       func(_, addr string, err error) { s.end(moment{phaseConnect, addr}, err) },
-		TLSHandshakeStart: func() { s.begin(handshake) },
-		TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { s.end(handshake, err) },
-		WroteRequest:      func(httptrace.WroteRequestInfo) { s.begin(request) },
-		GotFirstResponseByte: func() {
-			s.end(request, nil)
-			s.responded = true
-		},
+		DNSStart:     func(httptrace.DNSStartInfo) { begin("") },
+		DNSDone:      func(info httptrace.DNSDoneInfo) { end(phaseDNS, "", info.Err) },
+		ConnectStart: func(_, addr string) { begin(addr) },
+		ConnectDone:  func(_, addr string, err error) { end(phaseConnect, addr, err) },
 	}
 }
 
@@ -78,20 +78,4 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 // another client certificate than it got. Not every server sends an alert.
 func (s *stopwatch) wantsCertificate(cause error) bool {
 	return s.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE || s.asked != 0 && alert(cause) != ""
-}
-
-func (s *stopwatch) begin(m moment) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun[m] = time.Now()
-}
-
-// end observes a phase that was started, unless it failed.
-func (s *stopwatch) end(m moment, err error) {
-	s.mu.Lock()
-	start, ok := s.begun[m]
-	s.mu.Unlock()
-	if ok && err == nil {
-		s.observe(m.phase, time.Since(start))
-	}
 }

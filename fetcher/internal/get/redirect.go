@@ -9,6 +9,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
 
+// maxRedirects is the maximum number of redirects to follow.
+const maxRedirects = 5
+
 // isRedirect reports whether a status redirects a GET (RFC 9110 section 15.4).
 func isRedirect(status int) bool {
 	switch status {
@@ -27,7 +30,7 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	switch {
 	case location == "":
 		return nil, errLocation
-	case x.hops == x.client.cfg.MaxRedirects:
+	case x.hops == maxRedirects:
 		return nil, errRedirects
 	}
 	target, wrong := weburl.Resolve(written(from), location)

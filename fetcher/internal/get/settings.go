@@ -52,7 +52,7 @@ func (c *Client) settings(kind string, r Request) string {
 		parts = []string{c.roots.Digest()}
 	}
 	if kind != ofPolicy {
-		parts = append(parts, r.grants.operator.digest(), r.grants.team.digest())
+		parts = append(parts, r.grants[0].digest(), r.grants[1].digest())
 	}
 	return kind + pipeline.Digest(strings.Join(parts, "\n"))[:4]
 }

@@ -266,21 +266,17 @@ var _ = Describe("an egress proxy", func() {
 		seen   *recorder
 		cfg    get.Config
 		policy egress.Config
-		heard  *phases
 	)
 
 	BeforeEach(func() {
-		seen, policy, heard = &recorder{}, egress.Config{}, &phases{seen: map[get.Phase]int{}}
+		seen, policy = &recorder{}, egress.Config{}
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
-			switch {
-			case r.Method == http.MethodConnect && r.Host == "tunnel.example.com:443":
-				tunnel(w)
-			case r.Method == http.MethodConnect:
+			if r.Method == http.MethodConnect {
 				w.WriteHeader(http.StatusForbidden)
-			default:
-				_, _ = io.WriteString(w, "by proxy")
+				return
 			}
+			_, _ = io.WriteString(w, "by proxy")
 		})
 		cfg = shortLimits()
 		cfg.Proxy = fmt.Sprintf("http://me:%s@127.0.0.1:%d", secret, port)
@@ -295,7 +291,7 @@ var _ = Describe("an egress proxy", func() {
 		}
 		// The policy permits public addresses only. The proxy is the operator's.
 		gate := must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
-		return newClient(cfg, gate, get.Deps{Observe: heard.ObservePhase})
+		return newClient(cfg, gate, get.Deps{})
 	}
 
 	It("receives the requests that the policy permits", func(ctx SpecContext) {
@@ -330,28 +326,6 @@ var _ = Describe("an egress proxy", func() {
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
 		Entry("it is not listening", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),
 	)
-
-	It("opens a tunnel for TLS, in which the certificate is checked", func(ctx SpecContext) {
-		Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: "https://tunnel.example.com/"})).Class).To(Equal(tlsFailed))
-		Expect(seen.requests()).To(HaveLen(1))
-	})
-
-	It("does not hide the duration of the handshake in a tunnel", func(ctx SpecContext) {
-		ca := newAuthority()
-		port := secureServer(ca, "data.example.com", nil, redirectOr("hello", http.StatusOK))
-		proxy := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
-			defer GinkgoRecover()
-			client, _, err := w.(http.Hijacker).Hijack()
-			Expect(err).NotTo(HaveOccurred())
-			server := must(net.Dial("tcp", hostPort("127.0.0.1", port)))
-			_, _ = io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
-			go func() { _, _ = io.Copy(server, client) }()
-			_, _ = io.Copy(client, server)
-		})
-		cfg.CABundle, cfg.Proxy = writeFile("ca.pem", ca.pem()), "http://"+hostPort("127.0.0.1", proxy)
-		Expect(newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/"})).Error().NotTo(HaveOccurred())
-		Expect(heard.counts()).To(HaveKeyWithValue(get.Phase("tls"), 1))
-	})
 
 	It("is not used for direct hosts", func(ctx SpecContext) {
 		policy = egress.Config{AllowCIDRs: []string{"127.0.0.1"}, DirectHosts: []string{"*.corp.example"}}
@@ -417,14 +391,3 @@ var _ = Describe("an egress proxy", func() {
 		Expect(seen.requests()).To(BeEmpty())
 	})
 })
-
-// tunnel accepts a CONNECT, but does not speak TLS after it.
-func tunnel(w http.ResponseWriter) {
-	conn, _, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
-	say("HTTP/1.1 400 "+secret+"\r\n\r\n")(context.Background(), conn)
-	_ = conn.Close()
-}

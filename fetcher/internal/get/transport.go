@@ -73,20 +73,18 @@ func (b *body) Close() error {
 // every address that the proxy may choose.
 func (t *transport) dial(r *http.Request, direct bool) (net.Conn, error) {
 	if direct {
-		return t.policy.DialContext(r.Context(), "tcp", authority(r.URL))
+		return t.policy.DialContext(r.Context(), "tcp", egress.Authority(r.URL))
 	}
 	if err := t.policy.Admit(r.Context(), r.URL); err != nil {
 		return nil, err
 	}
 	dialer := net.Dialer{Timeout: t.client.deps.Gate.DialTimeout()}
-	conn, err := dialer.DialContext(r.Context(), "tcp", authority(t.client.proxy))
+	conn, err := dialer.DialContext(r.Context(), "tcp", egress.Authority(t.client.proxy))
 	if err != nil {
 		return nil, errors.Join(errProxyFailed, err)
 	}
 	return conn, nil
 }
-
-func authority(u *url.URL) string { return net.JoinHostPort(u.Hostname(), egress.Port(u)) }
 
 // secure adds TLS to a connection if the URL or the proxy has it.
 func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Conn, error) {
@@ -99,7 +97,7 @@ func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Con
 			conn, err = t.handshake(r.Context(), conn, &tls.Config{RootCAs: roots, ServerName: t.client.proxy.Hostname()})
 		}
 		if err == nil && r.URL.Scheme == "https" {
-			err = t.tunnel(conn, authority(r.URL))
+			err = t.tunnel(conn, egress.Authority(r.URL))
 		}
 		if err != nil {
 			return nil, errors.Join(errProxyFailed, err)
@@ -149,12 +147,11 @@ func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Confi
 	cfg.MinVersion = tls.VersionTLS12
 	t.watch.wire = &wire{Conn: conn}
 	secured := tls.Client(t.watch.wire, cfg)
-	hooks := httptrace.ContextClientTrace(ctx)
-	hooks.TLSHandshakeStart()
+	start := time.Now()
 	err := secured.HandshakeContext(ctx)
-	hooks.TLSHandshakeDone(secured.ConnectionState(), err)
 	switch {
 	case err == nil:
+		t.watch.observe(phaseTLS, time.Since(start))
 		return &sealed{secured, t.watch.wire}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -164,7 +161,8 @@ func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Confi
 
 // exchange sends a request and reads the headers of its response.
 func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*http.Response, error) {
-	_ = conn.SetDeadline(time.Now().Add(t.client.cfg.HeaderTimeout))
+	start := time.Now()
+	_ = conn.SetDeadline(start.Add(t.client.cfg.HeaderTimeout))
 	write := r.Write
 	if toProxy {
 		write = r.WriteProxy
@@ -185,8 +183,9 @@ func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*htt
 	if _, err := reader.Peek(1); err != nil {
 		return nil, err
 	}
-	if hooks := httptrace.ContextClientTrace(r.Context()); hooks != nil {
-		hooks.GotFirstResponseByte()
+	if r.Method != http.MethodConnect {
+		t.watch.observe(phaseFirstByte, time.Since(start))
+		t.watch.responded = true
 	}
 	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
 		return nil, errHTTP2

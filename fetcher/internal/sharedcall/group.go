@@ -36,13 +36,14 @@ type Group[K comparable, V any] struct {
 	now func() time.Time
 
 	mu    sync.Mutex
-	calls map[K]*call[V]
-	kept  []entry[K, V] // by the end of the call
+	calls map[K]*call[K, V]
+	kept  []*call[K, V] // by their ends
 	bytes int64
 }
 
 // call is running until done is closed.
-type call[V any] struct {
+type call[K comparable, V any] struct {
+	key   K
 	began time.Time
 	ended time.Time
 	done  chan struct{}
@@ -54,14 +55,9 @@ type call[V any] struct {
 	after []func()
 }
 
-type entry[K comparable, V any] struct {
-	key  K
-	call *call[V]
-}
-
 // New returns an empty group with a clock.
 func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
-	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[V]{}}
+	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[K, V]{}}
 }
 
 // Do shares the call for the key that is running or ended within the window, unless it began before
@@ -77,24 +73,28 @@ func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Shared[V]) (value
 		if kept {
 			return c.value, true, nil
 		}
-		value, err = c.wait(c.began.Add(g.cfg.JoinWithin).Sub(now))
-		return value, true, err
+		select {
+		case <-c.done:
+			if c.ok {
+				return c.value, true, nil
+			}
+		case <-time.After(c.began.Add(g.cfg.JoinWithin).Sub(now)):
+		}
+		return value, true, ErrSlow
 	}
-	c := &call[V]{began: now, done: make(chan struct{})}
+	c := &call[K, V]{key: key, began: now, done: make(chan struct{})}
 	g.calls[key] = c
 	g.mu.Unlock()
-	return g.lead(key, c, fn), false, nil
-}
-
-func (c *call[V]) wait(limit time.Duration) (value V, err error) {
-	select {
-	case <-c.done:
-		if c.ok {
-			return c.value, nil
+	var o Shared[V]
+	returned := false
+	defer func() {
+		g.end(c, o, returned)
+		for _, after := range c.after {
+			after()
 		}
-	case <-time.After(limit):
-	}
-	return value, ErrSlow
+	}()
+	o, returned = fn(), true
+	return o.Value, false, nil
 }
 
 // After calls fn at the end of the running call for the key, or at once if there is none. At most
@@ -112,31 +112,17 @@ func (g *Group[K, V]) After(key K, fn func()) {
 	}
 }
 
-// lead makes the call for all callers.
-func (g *Group[K, V]) lead(key K, c *call[V], fn func() Shared[V]) V {
-	var o Shared[V]
-	returned := false
-	defer func() {
-		g.end(key, c, o, returned)
-		for _, after := range c.after {
-			after()
-		}
-	}()
-	o, returned = fn(), true
-	return o.Value
-}
-
 // end keeps the outcome of a call for the window.
-func (g *Group[K, V]) end(key K, c *call[V], o Shared[V], returned bool) {
+func (g *Group[K, V]) end(c *call[K, V], o Shared[V], returned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
 	close(c.done)
 	if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
-		g.forget(key, c)
+		g.forget(c)
 		return
 	}
-	g.kept = append(g.kept, entry[K, V]{key: key, call: c})
+	g.kept = append(g.kept, c)
 	g.bytes += c.size
 	for len(g.kept) > g.cfg.Entries || g.bytes > g.cfg.Bytes {
 		g.drop()
@@ -145,7 +131,7 @@ func (g *Group[K, V]) end(key K, c *call[V], o Shared[V], returned bool) {
 
 // expire drops the outcomes that are older than the window.
 func (g *Group[K, V]) expire(now time.Time) {
-	for len(g.kept) > 0 && now.Sub(g.kept[0].call.ended) > g.cfg.Window {
+	for len(g.kept) > 0 && now.Sub(g.kept[0].ended) > g.cfg.Window {
 		g.drop()
 	}
 }
@@ -153,15 +139,15 @@ func (g *Group[K, V]) expire(now time.Time) {
 // drop removes the oldest outcome.
 func (g *Group[K, V]) drop() {
 	oldest := g.kept[0]
-	g.kept[0] = entry[K, V]{}
+	g.kept[0] = nil
 	g.kept = g.kept[1:]
-	g.bytes -= oldest.call.size
-	g.forget(oldest.key, oldest.call)
+	g.bytes -= oldest.size
+	g.forget(oldest)
 }
 
 // forget removes a call, unless a newer one has replaced it.
-func (g *Group[K, V]) forget(key K, c *call[V]) {
-	if g.calls[key] == c {
-		delete(g.calls, key)
+func (g *Group[K, V]) forget(c *call[K, V]) {
+	if g.calls[c.key] == c {
+		delete(g.calls, c.key)
 	}
 }

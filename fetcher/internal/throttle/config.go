@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"errors"
-	"time"
-)
+import "time"
 
 // Config limits a Throttle.
 type Config struct {
@@ -18,19 +15,6 @@ type Config struct {
 
 // Defaults returns the default limits.
 func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
-
-// Validate names the first flag that is out of range.
-func (c Config) Validate() error {
-	switch {
-	case c.Slots < 1 || c.Slots > 4096:
-		return errors.New("--concurrency must be from 1 to 4096")
-	case c.PerHost < 1:
-		return errors.New("--per-host must be at least 1")
-	case c.Share <= 0 || c.Share > 1:
-		return errors.New("--namespace-share must be above 0 and at most 1")
-	}
-	return nil
-}
 
 // Request asks for a slot.
 type Request struct {

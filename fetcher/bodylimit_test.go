@@ -1,33 +1,10 @@
 package fetcher
 
 import (
-	"slices"
+	"math"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
 )
-
-// The chart passes its settings as arguments, which `kubectl exec` of the command check does not repeat.
-func TestCheckHasTheFlagsOfTheRunningFetcherUnlessGiven(t *testing.T) {
-	var cfg Config
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	cfg.BindPolicyFlags(fs)
-	if err := fs.Parse([]string{"--ca-bundle=/mine"}); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{
-		"--nats-url=tls://nats:4222", "--allow-cidr", "10.1.0.0/16", "--allow-cidr=10.2.0.0/16", "--ca-bundle=/theirs",
-		"--concurrency=7",
-	}
-	if err := likeRunning(fs, args); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"10.1.0.0/16", "10.2.0.0/16"}
-	if got := cfg.Egress.AllowCIDRs; !slices.Equal(got, want) || cfg.Get.CABundle != "/mine" {
-		t.Errorf("got %v and %s", got, cfg.Get.CABundle)
-	}
-}
 
 func TestBodyLimit(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -54,7 +31,7 @@ func TestCheckMemory(t *testing.T) {
 		body, limit int64
 		says        string
 	}{
-		"no limit":     {concurrency: 4096, body: 1 << 40},
+		"no limit":     {concurrency: 4096, body: 1 << 40, limit: math.MaxInt64},
 		"32 in 64 MiB": {concurrency: 32, body: 1_000_000, limit: 64 << 20},
 		"64 in 64 MiB": {concurrency: 64, body: 1_000_000, limit: 64 << 20, says: "needs 123 MiB and GOMEMLIMIT is " +
 			"64 MiB"},
