@@ -387,22 +387,21 @@ var _ = Describe("A key that failed under other settings", func() {
 		Expect(pauses(all)).To(HaveEach(BeNumerically(">", 10*time.Minute)))
 	})
 
-	DescribeTable("is tried again after a change of credentials if the server responds with",
-		func(status, want int) {
-			f := w.fetcher()
-			f.fetch(w.want(serve(fails(status)).URL))
-			headers := writeFile("headers.yaml",
-				[]byte("- {host: 127.0.0.1, schemes: [http], namespaces: [default], headers: {Authorization: s3cret}}"))
-			Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))).To(Equal(want))
-			foreign := writeFile("headers.yaml",
-				[]byte("- {host: 127.0.0.1, namespaces: [b], headers: {Authorization: s3cret}}"))
-			Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = foreign }).Resume(w.ctx))).
-				To(BeZero(), "the credentials of another namespace")
+	DescribeTable("is tried again after a change of its credentials if the server responds with",
+		func(respond http.HandlerFunc, want int) {
+			w.fetcher().fetch(w.want(serve(respond).URL))
+			resumed := func(entry string) int {
+				headers := writeFile("headers.yaml", []byte("- {host: 127.0.0.1, headers: {Authorization: s3cret}, "+entry+"}"))
+				return must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))
+			}
+			Expect(resumed("namespaces: [b]")).To(BeZero(), "the credentials of another namespace")
+			Expect(resumed("namespaces: [default], schemes: [http]")).To(Equal(want))
 		},
-		Entry("401", http.StatusUnauthorized, 1),
-		Entry("403", http.StatusForbidden, 1),
-		Entry("404", http.StatusNotFound, 1),
-		Entry("410", http.StatusGone, 0),
+		Entry("401", fails(http.StatusUnauthorized), 1),
+		Entry("403", fails(http.StatusForbidden), 1),
+		Entry("404", fails(http.StatusNotFound), 1),
+		Entry("410", fails(http.StatusGone), 0),
+		Entry("403 and Retry-After", retryLater(http.StatusForbidden, "1800"), 0),
 	)
 
 	It("is tried again after a change of the authorities if TLS failed", func() {
@@ -417,13 +416,5 @@ var _ = Describe("A key that failed under other settings", func() {
 		w.fire(w.timer().Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
-	})
-
-	It("waits as the host requested", func() {
-		f := w.fetcher()
-		f.fetch(w.want(serve(retryLater(http.StatusForbidden, "1800")).URL))
-		headers := writeFile("headers.yaml",
-			[]byte("- {host: 127.0.0.1, schemes: [http], namespaces: [default], headers: {Authorization: s3cret}}"))
-		Expect(must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))).To(BeZero())
 	})
 })

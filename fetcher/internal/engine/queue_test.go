@@ -30,27 +30,6 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 	few := func(o *fetcherOptions) { o.limits.PerHost = perHost }
 	claims := func(f *fetcher, result string) int { return int(f.metric("curlmethat_fetcher_claims_total", result)) }
 
-	It("is parked, without an attempt", func() {
-		hanging := w.hangs()
-		f := w.fetcher(few)
-		w.publishMany(hanging, 2, key.Namespace)
-		f.run()
-		Eventually(hanging.gets.Load).Should(BeEquivalentTo(2))
-		sequence := w.publish(w.want(hanging.URL + "/next"))
-
-		Eventually(w.timer).ShouldNot(BeNil())
-		t := w.timer()
-		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
-		Expect(t.GetWantSequence()).To(Equal(sequence))
-		Expect(t.GetAttempts()).To(BeZero())
-		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_UNSPECIFIED))
-		Expect(t.GetWaitingSince().AsTime()).To(BeTemporally("==", w.clock.Now()))
-		Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("~", 40*time.Second, 20*time.Second))
-		Expect(w.results()).To(BeEmpty())
-		Eventually(w.pending).Should(BeEquivalentTo(2), "the message is acknowledged")
-		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(1))
-	})
-
 	It("keeps the fast path of the writer", func() {
 		want := w.want(serve(says("hello there")).URL)
 		w.fetcher().fetchDue(want, &v1.Due{Cause: v1.Cause_CAUSE_PARKED})

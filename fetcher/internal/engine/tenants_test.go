@@ -150,11 +150,11 @@ func (t *tenants) answersWith(status int) {
 }
 
 // ask publishes the signed want of a namespace.
-func (t *tenants) ask(namespace, path string, change ...func(*v1.Want)) (want *v1.Want, sequence uint64) {
+func (t *tenants) ask(namespace, path string, change ...func(*v1.Want)) {
 	GinkgoHelper()
-	want = t.want("http://127.0.0.1"+path, append(change, in(namespace))...)
+	want := t.want("http://127.0.0.1"+path, append(change, in(namespace))...)
 	t.signer.Sign(want)
-	return want, t.publish(want)
+	t.publish(want)
 }
 
 // bodies returns the last body of each namespace.
@@ -200,14 +200,6 @@ var _ = Describe("Namespaces with the same URL", func() {
 				"certificate": fmt.Sprintf("clientCertificate: {certFile: %[1]s.crt, keyFile: %[1]s.key}", token),
 			}[kind])
 	}
-	retried := func(t *tenants, namespace string) *v1.Due {
-		GinkgoHelper()
-		timer := t.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key})
-		Expect(timer).NotTo(BeNil())
-		Expect(timer.GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
-		return timer.Due
-	}
-
 	for _, c := range []struct {
 		kind, path string
 		trusted    bool
@@ -248,45 +240,35 @@ var _ = Describe("Namespaces with the same URL", func() {
 					t = newTenants(c.trusted, cmp.Or(headers, "[]"), files)
 				})
 
-				It("get what their own credentials fetch", func() {
-					for _, namespace := range namespaces {
-						t.ask(namespace, c.path)
-						t.step()
+				It("get what their own credentials fetch: a body, 304, and failures", func() {
+					// visit makes the fetcher handle the message of each namespace.
+					visit := func(message func(namespace string)) {
+						GinkgoHelper()
+						for _, namespace := range namespaces {
+							message(namespace)
+							t.step()
+						}
+						Expect(t.reported()).To(Equal(own))
 					}
-					Expect(t.reported()).To(Equal(own))
+					due := func(namespace string) *v1.Due {
+						return t.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key}).Due
+					}
+					visit(func(namespace string) { t.ask(namespace, c.path, every(time.Hour)) })
 					Expect(t.bodies()).To(Equal(bodies))
-				})
-
-				It("get 304 for their own credentials", func() {
-					for _, namespace := range namespaces {
-						t.ask(namespace, c.path, every(time.Hour))
-						t.step()
-					}
-					Expect(t.reported()).To(Equal(own))
 					Expect(t.takeResults()).To(HaveLen(2))
+					By("refreshing")
 					t.clock.Advance(time.Hour)
-					for _, namespace := range namespaces {
-						t.fire(t.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key}).Due)
-						t.step()
-					}
-					Expect(t.reported()).To(Equal(own))
+					visit(func(namespace string) { t.fire(due(namespace)) })
 					Expect(t.results()).To(BeEmpty())
-				})
-
-				It("get no failures of others, neither at a retry nor in a dead letter", func() {
+					By("failing, soon and for good")
 					t.answersWith(http.StatusInternalServerError)
-					for _, namespace := range namespaces {
-						t.ask(namespace, c.path)
-						t.step()
-					}
-					Expect(t.reported()).To(Equal(own))
+					visit(func(namespace string) { t.ask(namespace, c.path) })
 					t.clock.Advance(time.Minute)
 					t.answersWith(http.StatusNotFound)
-					for _, namespace := range namespaces {
-						t.fire(retried(t, namespace))
-						t.step()
-					}
-					Expect(t.reported()).To(Equal(own))
+					visit(func(namespace string) {
+						Expect(due(namespace).GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+						t.fire(due(namespace))
+					})
 					snippets := map[string]string{}
 					for _, d := range t.deadLetters() {
 						snippets[d.GetWant().GetNamespace()] = string(d.GetSnippet())

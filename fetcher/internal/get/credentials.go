@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -58,7 +57,7 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, 
 	case e.bearer != nil:
 		found.token = e.bearer.Value()
 	case e.tokens != nil:
-		token, err := e.tokens.Token(ctx, c.requests())
+		token, err := e.tokens.Token(ctx, c)
 		if err != nil {
 			return found, noToken(e, err)
 		}
@@ -78,7 +77,7 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error
-		if token, err = e.tokens.Replace(ctx, c.requests(), refused.token); err != nil {
+		if token, err = e.tokens.Replace(ctx, c, refused.token); err != nil {
 			return refused, false
 		}
 	}
@@ -89,19 +88,9 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 	return refused, true
 }
 
-// requests returns the settings of requests to a token URL. They are subject to the policy of
-// all namespaces, because all namespaces of an entry share its token.
-func (c *Client) requests() tokenRequests {
-	policy := c.deps.Gate.For("")
-	return tokenRequests{
-		Transport: &transport{client: c, policy: policy, watch: newStopwatch(func(Phase, time.Duration) {})},
-		Timeout:   c.cfg.Timeout / 2, Now: c.deps.Now,
-	}
-}
-
 func noToken(e *headerEntry, cause error) *Error {
 	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.Host(),
+		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.host,
 		cause: cause,
 	}
 }

@@ -162,13 +162,10 @@ func compileEntries(entries []*headerEntry, dir string) (*headerFile, error) {
 	return &headerFile{entries: entries}, nil
 }
 
-func (e *headerEntry) compile() error {
-	var err error
+// compile validates the entry, and sets the defaults.
+func (e *headerEntry) compile() (err error) {
 	if e.host, err = egress.ParsePattern(e.Host); err != nil {
 		return fmt.Errorf("host: %w", err)
-	}
-	if len(e.Namespaces) == 0 {
-		return errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
 	}
 	for _, n := range e.Namespaces {
 		namespace, err := egress.ParsePattern(n)
@@ -177,11 +174,26 @@ func (e *headerEntry) compile() error {
 		}
 		e.namespaces = append(e.namespaces, namespace)
 	}
-	if err := e.compileURL(); err != nil {
-		return err
+	if len(e.Schemes) == 0 {
+		e.Schemes = []string{"https"}
 	}
-	if err := e.compileTokens(); err != nil {
-		return err
+	c := e.ClientCertificate
+	switch {
+	case len(e.Namespaces) == 0:
+		return errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
+	case slices.ContainsFunc(e.Schemes, func(s string) bool { return s != "http" && s != "https" }):
+		return errors.New("schemes must be http or https")
+	case slices.ContainsFunc(e.Ports, func(p int) bool { return p < 1 || p > 65535 }):
+		return errors.New("ports must be from 1 to 65535")
+	case e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !headerfile.Below(e.PathPrefix, e.PathPrefix)):
+		return errors.New("pathPrefix must start with a slash and mean the same to every server")
+	case e.OAuth2 != nil && e.BearerFile != "":
+		return errors.New("oauth2 and bearerFile exclude each other")
+	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
+		return errors.New("clientCertificate: add certFile and keyFile")
+	case len(e.Headers) == 0 && e.OAuth2 == nil && c == nil &&
+		e.BearerFile+e.CAFile+e.Certificate+e.Key+e.Authorities == "":
+		return errors.New("no headers, oauth2, bearerFile, clientCertificate or caFile")
 	}
 	for name, value := range e.Headers {
 		if !headerfile.Settable(name) {
@@ -191,81 +203,47 @@ func (e *headerEntry) compile() error {
 			return errors.New("value is empty or has a control character")
 		}
 	}
-	return nil
-}
-
-// compileTokens validates the credentials besides the headers.
-func (e *headerEntry) compileTokens() error {
-	switch c := e.ClientCertificate; {
-	case e.OAuth2 != nil && e.BearerFile != "":
-		return errors.New("oauth2 and bearerFile exclude each other")
-	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
-		return errors.New("clientCertificate: add certFile and keyFile")
-	case len(e.Headers) == 0 && e.OAuth2 == nil && c == nil &&
-		e.BearerFile+e.CAFile+e.Certificate+e.Key+e.Authorities == "":
-		return errors.New("no headers, oauth2, bearerFile, clientCertificate or caFile")
-	case e.OAuth2 != nil:
-		return e.OAuth2.Validate()
+	if e.OAuth2 != nil {
+		return e.OAuth2.compile()
 	}
 	return nil
 }
 
 // open opens the files of the entry. Errors do not contain their names.
 func (e *headerEntry) open(dir string) error {
-	var errs [5]error
+	var failed error
 	at := func(name string) string {
 		if name == "" {
 			return ""
 		}
 		if !filepath.IsLocal(name) {
-			errs[0] = errors.New("files must be in the directory of the header file, or below")
+			failed = errors.New("files must be in the directory of the header file, or below")
 		}
 		return filepath.Join(dir, name)
 	}
-	failed := func(field string, err error) error {
-		if err == nil {
-			return nil
+	check := func(field string, err error) {
+		if err != nil && failed == nil {
+			failed = fmt.Errorf("%s: %w", field, errors.Unwrap(err))
 		}
-		return fmt.Errorf("%s: %w", field, errors.Unwrap(err))
 	}
 	var err error
 	if e.BearerFile != "" {
 		e.bearer, err = openSecret(at(e.BearerFile))
-		errs[1] = failed("bearerFile", err)
+		check("bearerFile", err)
 	}
 	if e.OAuth2 != nil {
 		e.secret, err = openSecret(at(e.OAuth2.ClientSecretFile))
-		errs[2] = failed("oauth2: clientSecretFile", err)
+		check("oauth2: clientSecretFile", err)
 		e.tokens = newTokens(*e.OAuth2, e.secret)
 	}
 	if e.ClientCertificate != nil || e.CAFile != "" {
 		c := cmp.Or(e.ClientCertificate, &clientCertificate{})
 		e.identity, err = openIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
-		errs[3] = failed("clientCertificate or caFile", err)
+		check("clientCertificate or caFile", err)
 	}
 	if e.Certificate+e.Key+e.Authorities != "" {
-		e.fixed, errs[4] = newIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
+		e.fixed, err = newIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
+		failed = cmp.Or(failed, err)
 	}
-	return cmp.Or(errs[:]...)
-}
-
-// compileURL validates scheme, ports and path, and sets the defaults.
-func (e *headerEntry) compileURL() error {
-	if len(e.Schemes) == 0 {
-		e.Schemes = []string{"https"}
-	}
-	for _, s := range e.Schemes {
-		if s != "http" && s != "https" {
-			return errors.New("schemes must be http or https")
-		}
-	}
-	for _, p := range e.Ports {
-		if p < 1 || p > 65535 {
-			return errors.New("ports must be from 1 to 65535")
-		}
-	}
-	if e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !headerfile.Below(e.PathPrefix, e.PathPrefix)) {
-		return errors.New("pathPrefix must start with a slash and mean the same to every server")
-	}
-	return nil
+	return failed
 }

@@ -37,33 +37,22 @@ type stopwatch struct {
 	asked v1.FailureDetail
 	wire  *wire
 
-	mu sync.Mutex
 	// begun has the starts of dials by address, and that of the lookup by "".
-	begun map[string]time.Time
+	begun sync.Map
 }
 
 // stopwatch returns one for a hop of the GET with this context.
 func (c *Client) stopwatch(ctx context.Context) *stopwatch {
-	return newStopwatch(func(p Phase, d time.Duration) { c.deps.Observe(ctx, p, d) })
-}
-
-func newStopwatch(observe func(Phase, time.Duration)) *stopwatch {
-	return &stopwatch{observe: observe, begun: map[string]time.Time{}}
+	return &stopwatch{observe: func(p Phase, d time.Duration) { c.deps.Observe(ctx, p, d) }}
 }
 
 // trace returns the hooks for the phases of a dial.
 func (s *stopwatch) trace() *httptrace.ClientTrace {
-	begin := func(addr string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.begun[addr] = time.Now()
-	}
+	begin := func(addr string) { s.begun.Store(addr, time.Now()) }
 	end := func(p Phase, addr string, err error) {
-		s.mu.Lock()
-		start := s.begun[addr]
-		s.mu.Unlock()
-		if err == nil {
-			s.observe(p, time.Since(start))
+		start, _ := s.begun.Load(addr)
+		if at, ok := start.(time.Time); ok && err == nil {
+			s.observe(p, time.Since(at))
 		}
 	}
 	return &httptrace.ClientTrace{

@@ -38,10 +38,13 @@ type oauth2Client struct {
 	Scopes           []string `yaml:"scopes"`
 	// Audience is a parameter that some servers need (empty means none).
 	Audience string `yaml:"audience"`
+
+	// host is that of the token URL.
+	host string
 }
 
-// Validate returns the first invalid setting.
-func (o *oauth2Client) Validate() error {
+// compile validates the settings.
+func (o *oauth2Client) compile() error {
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
@@ -49,16 +52,8 @@ func (o *oauth2Client) Validate() error {
 	case o.ClientID == "" || o.ClientSecretFile == "":
 		return errors.New("oauth2: add clientID and clientSecretFile")
 	}
+	o.host = u.Hostname()
 	return nil
-}
-
-// Host returns the host of the token URL.
-func (o *oauth2Client) Host() string {
-	u, err := url.Parse(o.TokenURL)
-	if err != nil {
-		return ""
-	}
-	return u.Hostname()
 }
 
 // tokens holds the token of one OAuth2. It is safe for concurrent use.
@@ -85,26 +80,16 @@ func newTokens(o oauth2Client, secret *reload.File[string]) *tokens {
 	return t
 }
 
-// tokenRequests has the settings of requests to the token URL.
-type tokenRequests struct {
-	// Transport makes the requests. Redirects are not followed.
-	Transport http.RoundTripper
-	// Timeout is the time limit of one request.
-	Timeout time.Duration
-	// Now is the clock.
-	Now func() time.Time
-}
-
 // Token returns the current token. A token that expires soon is renewed in the background.
-func (t *tokens) Token(ctx context.Context, by tokenRequests) (string, error) {
+func (t *tokens) Token(ctx context.Context, c *Client) (string, error) {
 	t.mu.Lock()
-	now, value := by.Now(), t.value
+	now, value := c.deps.Now(), t.value
 	current, expired := now.Before(t.renewal), !now.Before(t.expiry)
 	t.mu.Unlock()
 	if current {
 		return value, nil
 	}
-	renewed := t.renew(ctx, by)
+	renewed := t.renew(ctx, c)
 	if !expired {
 		return value, nil
 	}
@@ -113,14 +98,14 @@ func (t *tokens) Token(ctx context.Context, by tokenRequests) (string, error) {
 
 // Replace returns another token after a server refused one with a 401, or the same one if that is too
 // new to be renewed.
-func (t *tokens) Replace(ctx context.Context, by tokenRequests, refused string) (string, error) {
+func (t *tokens) Replace(ctx context.Context, c *Client, refused string) (string, error) {
 	t.mu.Lock()
 	value, obtained := t.value, t.obtained
 	t.mu.Unlock()
-	if value != refused || by.Now().Sub(obtained) < renewAfter {
+	if value != refused || c.deps.Now().Sub(obtained) < renewAfter {
 		return value, nil
 	}
-	return wait(ctx, t.renew(ctx, by))
+	return wait(ctx, t.renew(ctx, c))
 }
 
 func wait(ctx context.Context, renewed <-chan singleflight.Result) (string, error) {
@@ -134,30 +119,36 @@ func wait(ctx context.Context, renewed <-chan singleflight.Result) (string, erro
 }
 
 // renew makes one request for all callers, which outlives each of them.
-func (t *tokens) renew(ctx context.Context, by tokenRequests) <-chan singleflight.Result {
+func (t *tokens) renew(ctx context.Context, c *Client) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return t.group.DoChan("", func() (any, error) {
 		t.mu.Lock()
-		failing := by.Now().Sub(t.failed) < failFor
+		failing := c.deps.Now().Sub(t.failed) < failFor
 		t.mu.Unlock()
 		if failing {
 			return "", errNoToken
 		}
-		return t.request(ctx, by)
+		return t.request(ctx, c)
 	})
 }
 
-func (t *tokens) request(ctx context.Context, by tokenRequests) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, by.Timeout)
+// request asks the token URL. It is subject to the policy of all namespaces, because all namespaces of an entry
+// share its token.
+func (t *tokens) request(ctx context.Context, c *Client) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout/2)
 	defer cancel()
-	client := &http.Client{Transport: by.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // a redirect would carry the client secret elsewhere
-	}}
+	watch := &stopwatch{observe: func(Phase, time.Duration) {}}
+	client := &http.Client{
+		Transport: &transport{client: c, policy: c.deps.Gate.For(""), watch: watch},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse // a redirect would carry the client secret elsewhere
+		},
+	}
 	t.cfg.ClientSecret = t.secret.Value()
 	token, err := t.cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now, life := by.Now(), never
+	now, life := c.deps.Now(), never
 	if err == nil && !token.Expiry.IsZero() {
 		life = time.Until(token.Expiry)
 	}

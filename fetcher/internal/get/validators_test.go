@@ -104,58 +104,48 @@ var _ = Describe("a conditional GET", func() {
 		return respond{"/a": whole(given, "old")}, respond{"/a?": empty(304, confirmed), "/a": whole(given, "new")}
 	}
 
-	DescribeTable("keeps the body after a 304", func(ctx SpecContext, given, confirmed string) {
+	// The requests of a refresh, which is conditional ("/a?") or not.
+	const confirms, repeats, never = "/a?", "/a? /a", "/a"
+	DescribeTable("after a body with validators keeps it only if a 304 is about it", func(ctx SpecContext,
+		given, confirmed, want string,
+	) {
 		first, then := unchanged(given, confirmed)
 		r, requests := refresh(ctx, first, then)
-		Expect(requests).To(Equal("/a?"))
-		Expect(r.NotModified).To(BeTrue())
-		Expect(r.Conditional()).To(BeTrue(), "the validators stay")
-	},
-		Entry("with the same ETag", v1, v1),
-		Entry("with the same ETag, now weak", v1, "ETag: W/\"v1\"\r\n"),
-		Entry("with the same weak ETag, now strong", "ETag: W/\"v1\"\r\n", v1),
-		Entry("with the same ETag and another date", date+modified+v1, date+older+v1),
-		Entry("with the same date", date+modified, date+modified),
-		Entry("without validators", date+modified, ""),
-		Entry("with a date, if the body had only an ETag", v1, modified),
-		Entry("with a malformed ETag, as the body had", date+modified+"ETag: v1\r\n", "ETag: v1\r\n"),
-		Entry("if Last-Modified cannot be compared with a Date", modified+v1, v1),
-	)
-
-	DescribeTable("is repeated without conditions after a 304 about another body",
-		func(ctx SpecContext, given, confirmed string) {
-			first, then := unchanged(given, confirmed)
-			r, requests := refresh(ctx, first, then)
-			Expect(requests).To(Equal("/a? /a"))
+		Expect(requests).To(Equal(want))
+		Expect(r.NotModified).To(Equal(want == confirms))
+		Expect(r.Conditional()).To(Equal(want != never), "the next GET may be conditional again")
+		if want != confirms {
 			Expect(string(r.Body)).To(Equal("new"))
-			Expect(r.Conditional()).To(BeTrue(), "the next GET may be conditional again")
-		},
-		Entry("with another ETag", v1, v2),
-		Entry("with another ETag and the same date", date+modified+v1, date+modified+v2),
-		Entry("with two ETags", v1, v1+v2),
-		Entry("with a malformed ETag", v1, "ETag: v1\r\n"),
-		Entry("with another date", date+modified, date+older),
-		Entry("with an ETag that the body did not have", date+modified, v2),
-	)
-
-	DescribeTable("is not made with validators that prove nothing", func(ctx SpecContext, given string) {
-		first, then := unchanged(given, given)
-		r, requests := refresh(ctx, first, then)
-		Expect(requests).To(Equal("/a"))
-		Expect(string(r.Body)).To(Equal("new"))
+		}
 	},
-		Entry("because the file is as old as the response", modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
-		Entry("because the file is hardly older", modified+"Date: Sun, 06 Nov 1994 08:50:36 GMT\r\n"),
-		Entry("because the file is younger", modified+"Date: Sun, 06 Nov 1994 08:49:36 GMT\r\n"),
-		Entry("because the ETag may name the same second",
-			v1+modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"),
-		Entry("because there is no Date", modified),
-		Entry("because the Date is not valid", modified+"Date: today\r\n"),
-		Entry("because Last-Modified is not valid", date+"Last-Modified: yesterday\r\n"),
-		Entry("because two dates differ", date+modified+older),
-		Entry("because the ETag lacks its quotes", "ETag: v1\r\n"),
-		Entry("because two ETags differ", v1+v2),
-		Entry("because the ETag is too long", "ETag: \""+strings.Repeat("v", 300)+"\"\r\n"),
+		Entry("with the same ETag", v1, v1, confirms),
+		Entry("with the same ETag, now weak", v1, "ETag: W/\"v1\"\r\n", confirms),
+		Entry("with the same weak ETag, now strong", "ETag: W/\"v1\"\r\n", v1, confirms),
+		Entry("with the same ETag and another date", date+modified+v1, date+older+v1, confirms),
+		Entry("with the same date", date+modified, date+modified, confirms),
+		Entry("without validators", date+modified, "", confirms),
+		Entry("with a date, if the body had only an ETag", v1, modified, confirms),
+		Entry("with a malformed ETag, as the body had", date+modified+"ETag: v1\r\n", "ETag: v1\r\n", confirms),
+		Entry("if Last-Modified cannot be compared with a Date", modified+v1, v1, confirms),
+
+		Entry("with another ETag", v1, v2, repeats),
+		Entry("with another ETag and the same date", date+modified+v1, date+modified+v2, repeats),
+		Entry("with two ETags", v1, v1+v2, repeats),
+		Entry("with a malformed ETag", v1, "ETag: v1\r\n", repeats),
+		Entry("with another date", date+modified, date+older, repeats),
+		Entry("with an ETag that the body did not have", date+modified, v2, repeats),
+
+		Entry("a file as old as the response", modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "", never),
+		Entry("a file that is hardly older", modified+"Date: Sun, 06 Nov 1994 08:50:36 GMT\r\n", "", never),
+		Entry("a file that is younger", modified+"Date: Sun, 06 Nov 1994 08:49:36 GMT\r\n", "", never),
+		Entry("an ETag that may name the same second", v1+modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "", never),
+		Entry("no Date", modified, "", never),
+		Entry("an invalid Date", modified+"Date: today\r\n", "", never),
+		Entry("an invalid Last-Modified", date+"Last-Modified: yesterday\r\n", "", never),
+		Entry("two dates that differ", date+modified+older, "", never),
+		Entry("an ETag without its quotes", "ETag: v1\r\n", "", never),
+		Entry("two ETags that differ", v1+v2, "", never),
+		Entry("an ETag that is too long", "ETag: \""+strings.Repeat("v", 300)+"\"\r\n", "", never),
 	)
 
 	DescribeTable("is repeated without conditions if it is refused, and never made again",
