@@ -87,21 +87,16 @@ var _ = Describe("Run", func() {
 		Expect(stop()).To(Succeed())
 	})
 
-	It("tries denied keys again when the policy allows them", func(ctx SpecContext) {
-		epoch := suitetest.Must(pipeline.Ensure(ctx, rt.JetStream, pipeline.Topology{}))
-		says := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
-		origin := httptest.NewServer(http.HandlerFunc(says))
-		DeferCleanup(origin.Close)
-		cfg.Egress.AllowCIDRs, cfg.PolicyFile = nil, filepath.Join(GinkgoT().TempDir(), "policy.yaml")
-		Expect(os.WriteFile(cfg.PolicyFile, []byte("policies: []"), 0o600)).To(Succeed())
-		start(ctx)
-		want := &v1.Want{Namespace: "default", Name: "cm", Key: "k", Uid: "uid", Url: origin.URL, Epoch: epoch}
-		suitetest.Must(pipeline.NewClient(rt.JetStream).PublishWant(ctx, want, 0))
-		Eventually(log.Contents).Should(ContainSubstring("AddressDenied"))
-
+	It("tries denied keys again when the policy allows them", func() {
+		path := filepath.Join(GinkgoT().TempDir(), "policy.yaml")
+		Expect(os.WriteFile(path, []byte("policies: []"), 0o600)).To(Succeed())
+		l := newLab(func(c *fetcher.Config) { c.Egress.AllowCIDRs, c.PolicyFile = nil, path })
+		l.want("cm", "/ok")
+		Eventually(l.value(`curlmethat_fetcher_gets_total{result="AddressDenied"}`)).Should(BeEquivalentTo(1))
 		policy := "policies: [{namespaces: [default], allow-cidr: [127.0.0.0/8]}]"
-		Expect(os.WriteFile(cfg.PolicyFile, []byte(policy), 0o600)).To(Succeed())
-		Eventually(log.Contents).WithTimeout(20 * time.Second).Should(ContainSubstring(`"message":"fetched"`))
+		Expect(os.WriteFile(path, []byte(policy), 0o600)).To(Succeed())
+		Eventually(l.value(`curlmethat_fetcher_gets_total{result="ok"}`)).WithTimeout(20 * time.Second).
+			Should(BeEquivalentTo(1))
 	})
 
 	It("refuses to start if the messages in flight do not fit into memory", func(ctx SpecContext) {

@@ -265,16 +265,6 @@ var _ = Describe("Objects with the same URL", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("share an outcome, even a failure, for a second", func() {
-		o := serve(fails(http.StatusNotFound))
-		f := w.fetcher()
-		for i, gets := range []int{1, 1, 2} {
-			f.fetch(w.want(o.URL, named("cm", i)))
-			Expect(o.gets.Load()).To(BeEquivalentTo(gets))
-			w.clock.Advance(600 * time.Millisecond)
-		}
-	})
-
 	It("do not share an earlier GET with a fetch on demand or another digest", func() {
 		o := serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) { o.clock, o.config.Sharing.Window = clockOf(time.Now), time.Minute })

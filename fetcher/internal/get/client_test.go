@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -21,7 +20,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -31,12 +29,7 @@ import (
 
 func TestGet(t *testing.T) { suitetest.Run(t, "get") }
 
-var _ = BeforeSuite(func() {
-	// Discard the log like the services do, because http.Transport logs unsolicited data of a
-	// server.
-	log.SetOutput(io.Discard)
-	suitetest.ExpectNoLeaks()
-})
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 // host is the name of the servers in the specs.
 const host = "data.example.com"
@@ -248,17 +241,6 @@ var _ = Describe("a client", func() {
 		}))
 	})
 
-	It("does not log data that a server sends before a request", func(ctx SpecContext) {
-		said := gbytes.NewBuffer()
-		log.SetOutput(said)
-		DeferCleanup(func() { log.SetOutput(io.Discard) })
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-
-		url := urlOf(serve(sendFirst("SSH-2.0-"+secret+"\r\n")), "/")
-		Expect(failed(client.Do(ctx, get.Request{URL: url})).Class).To(Equal(badResponse))
-		Expect(said.Contents()).To(BeEmpty())
-	})
-
 	DescribeTable("rejects an invalid configuration",
 		func(spoil func(*get.Config), text string) {
 			cfg := get.Defaults()
@@ -354,15 +336,6 @@ var _ = Describe("a request", func() {
 				"User-Agent":      {"curl-me-that/v1.2.3 (+https://github.com/kv8s/curl-me-that)"},
 			}))
 		}
-	})
-
-	It("names the host in its usual form", func(ctx SpecContext) {
-		port := serveHTTP(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) })
-		Expect(client.Do(ctx, get.Request{URL: urlOf(port, "/")})).Error().NotTo(HaveOccurred())
-		_, err := client.Do(ctx,
-			get.Request{URL: "HTTP://DATA.Example.COM." + urlOf(port, "/")[len("http://data.example.com"):]})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(seen.requests()[1].Host).To(Equal(seen.requests()[0].Host))
 	})
 
 	DescribeTable("fails with a text without addresses and odd hosts",

@@ -121,12 +121,6 @@ var _ = Describe("TLS", func() {
 		return response, failure
 	}
 
-	It("trusts the CA bundle", func(ctx SpecContext) {
-		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
-		Expect(failure).NotTo(HaveOccurred())
-		Expect(string(response.Body)).To(Equal("hello"))
-	})
-
 	It("never offers HTTP/2, and uses HTTP/1.1 with a server that has both", func(ctx SpecContext) {
 		var offered atomic.Value
 		server.NextProtos = []string{"h2", "http/1.1"}
