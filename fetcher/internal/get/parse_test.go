@@ -39,6 +39,12 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+func TestTheLongestRetryAfterCounts(t *testing.T) {
+	if got := retryAfter(http.Header{"Retry-After": {"1", "20", "soon"}}, time.Now()); got != 20*time.Second { // of a proxy
+		t.Errorf("retryAfter() = %s", got)
+	}
+}
+
 func TestRetryAfterIsComparedWithTheClockOfTheServer(t *testing.T) {
 	h := http.Header{"Retry-After": {"Wed, 01 Jul 2026 12:01:00 GMT"}, "Date": {"Wed, 01 Jul 2026 12:00:00 GMT"}}
 	for _, wrong := range []time.Duration{-65 * time.Second, 0, time.Hour} {

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,7 +19,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 const (
@@ -233,26 +231,6 @@ var _ = Describe("a conditional GET", func() {
 	})
 })
 
-var _ = Describe("a status with Retry-After", func() {
-	DescribeTable("asks for a pause", func(ctx SpecContext, response, sentence string) {
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-		port := serve(say(response))
-		failure := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/a")}))
-		Expect(failure).To(MatchError(sentence))
-		Expect(failure.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER))
-		Expect(failure.RetryAfter).To(Equal(20 * time.Second))
-	},
-		Entry("because of a rate limit", empty(403, "Retry-After: 20\r\n"),
-			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
-		Entry("because of a rate limit that a proxy repeats", empty(403, "Retry-After: 1\r\nRetry-After: 20\r\n"),
-			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
-		Entry("because of a rate limit until a date", empty(403, "Retry-After: Sun, 06 Nov 1994 09:49:57 GMT\r\n"+date),
-			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
-		Entry("because the body is not ready", empty(202, "Retry-After: 20\r\n"),
-			"data.example.com does not have the body ready yet: it responded with 202 and Retry-After"),
-	)
-})
-
 // lines records the targets of requests, byte for byte. It redirects /start/N to the Nth location.
 type lines struct {
 	port      int
@@ -391,6 +369,8 @@ var _ = Describe("the sentence about a response", func() {
 			"or the server refuses the User-Agent, which a header entry can change"),
 		Entry(nil, "403 Limit\r\nRetry-After: 20",
 			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
+		Entry(nil, "202 Wait\r\nRetry-After: 20",
+			"data.example.com does not have the body ready yet: it responded with 202 and Retry-After"),
 		Entry(nil, "206 Partial", "data.example.com responded with 206 (partial content) although no part was requested; "+
 			"use a URL that responds with 200"),
 		Entry(nil, "302 Found\r\nLocation: ftp://data.example.com/", "redirect 1 of data.example.com leads to a URL that is "+
