@@ -83,9 +83,8 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 	})
 	m.own.Families(k.count,
 		metric.Family{
-			Name: "keys",
-			Help: "Requested keys by state (see the diagram in architecture.md). Failing and refused ones may hold their " +
-				"last good value, contested ones hold a value of another field manager.",
+			Name:   "keys",
+			Help:   "Requested keys by state (see the diagram in architecture.md).",
 			Labels: []metric.Label{metric.Of("state", keystate.States()...)},
 		},
 		metric.Family{

@@ -215,7 +215,7 @@ func measureBuild(set *metric.Set, name string) {
 // it is established. The part is ready while connected.
 func measureConnection(set *metric.Set, part *Part) *atomic.Pointer[nats.Conn] {
 	conn := new(atomic.Pointer[nats.Conn])
-	set.GaugeFunc("nats_connected", "Whether there is a connection to NATS: 0 or 1.", func() float64 {
+	set.GaugeFunc("nats_connected", "1 if connected to NATS, else 0.", func() float64 {
 		if part.why() == "" {
 			return 1
 		}

@@ -77,7 +77,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		denials: set.Counters("denials_total", "GETs denied by the egress policy, by rule.",
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
-		pushbacks: set.Counters("pushbacks_total", "Failed attempts to reach the broker, by cause: full stream or broker.",
+		pushbacks: set.Counters("pushbacks_total", "Failed publishes, by cause: the stream is full, or the broker fails.",
 			metric.Of("cause", full, broker)),
 		staleness: set.Histogram("staleness_seconds",
 			"Delay of regular fetches, good or failed, after the key stopped being fresh.",

@@ -53,10 +53,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 		exhausted: set.Counter("conflicts_exhausted_total",
 			"Batches deferred because their object changed faster than it could be patched."),
 		overBudget: set.Counters("over_budget_total",
-			"Patches deferred because their namespace exceeded a budget, by budget: writes or bytes written.",
+			"Patches deferred because their namespace exceeded a budget, by budget.",
 			metric.Of("budget", budget.Writes, budget.WriteBytes)),
-		versions: set.Counters("versions_total", "Bodies for the history, by what became of them: kept, failed, over the "+
-			"share of the namespace, or fetched with a credential.",
+		versions: set.Counters("versions_total", "Bodies for the history, by what became of them.",
 			metric.Of("fate", versionKept, versionFailed, versionOverShare, versionCredential)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
