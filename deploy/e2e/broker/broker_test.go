@@ -40,10 +40,10 @@ var _ = Describe("The system on an unreliable broker", func() {
 		ctx SpecContext, end func(*natstest.Server),
 	) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait})
-		load := w.Begin(ctx, 200)
+		load := w.Begin(ctx, 120)
 		const outages = 2
 		for n := range outages {
-			load.EventuallyFills(ctx, 40+80*n)
+			load.EventuallyFills(ctx, 20+40*n)
 			end(w.NATS)
 			// The load keeps adding ConfigMaps, so each service notices the outage.
 			for _, name := range world.Services() {

@@ -45,14 +45,14 @@ func behindGateway(services ...string) (*kubetest.Gateway, world.Options) {
 }
 
 var _ = Describe("kill -9", func() {
-	DescribeTable("loses nothing and writes nothing twice while 200 ConfigMaps are filled", func(
+	DescribeTable("loses nothing and writes nothing twice while 120 ConfigMaps are filled", func(
 		ctx SpecContext, name string,
 	) {
 		w := env.World(ctx, world.Options{AckWait: shortAckWait, Flags: neverParking()})
-		load := w.Begin(ctx, 200)
+		load := w.Begin(ctx, 120)
 		const kills = 3
 		for n := range kills {
-			load.EventuallyFills(ctx, 30+50*n)
+			load.EventuallyFills(ctx, 20+30*n)
 			Expect(w.Service(name).Kill()).To(Succeed())
 			w.Service(name).Restart(ctx)
 		}
@@ -93,9 +93,9 @@ var _ = Describe("kill -9", func() {
 var _ = Describe("SIGTERM", func() {
 	DescribeTable("drains within 30 s under load, and nothing waits for redelivery", func(ctx SpecContext, name string) {
 		w := env.World(ctx, world.Options{Flags: neverParking()}) // a parked key comes back within a minute
-		load := w.Begin(ctx, 200)
+		load := w.Begin(ctx, 120)
 		for n := range 3 {
-			load.EventuallyFills(ctx, 30+50*n)
+			load.EventuallyFills(ctx, 20+30*n)
 			w.Service(name).ShouldStop(ctx)
 			w.Service(name).Restart(ctx)
 		}

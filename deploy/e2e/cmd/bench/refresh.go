@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -56,18 +56,18 @@ func (h *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // measureRefresh measures one fetcher without Kubernetes.
-func measureRefresh(ctx context.Context, o Options, report func(any)) {
+func measureRefresh(ctx context.Context, o options, report func(any)) {
 	s := &system{}
 	defer s.stop(ctx)
-	s.init(ctx, o.Bin)
+	s.init(ctx, o.bin)
 	host := &origin{content: s.count(pipeline.KindContent), failures: s.count(pipeline.KindFailure)}
 	host.Server = httptest.NewServer(host)
 	defer host.Close()
 	// All keys are on one host, whose limits are not measured.
 	s.fetcher(ctx, "--per-host=1024", "--namespace-share=1")
-	o.Progress("publishing %d wants that are refreshed every %s", o.Refresh, refreshEvery)
-	host.fill(ctx, s, o.Refresh)
-	o.Progress("all have their body, counting refreshes for %s", time.Duration(o.Rounds)*refreshEvery)
+	o.progress("publishing %d wants that are refreshed every %s", o.refresh, refreshEvery)
+	host.fill(ctx, s, o.refresh)
+	o.progress("all have their body, counting refreshes for %s", time.Duration(o.rounds)*refreshEvery)
 	report(host.count(ctx, s, o))
 }
 
@@ -108,14 +108,14 @@ func (h *origin) read(ctx context.Context, s *system) (r snapshot) {
 }
 
 // count compares snapshots before and after some refreshes.
-func (h *origin) count(ctx context.Context, s *system, o Options) refresh {
+func (h *origin) count(ctx context.Context, s *system, o options) refresh {
 	before := h.read(ctx, s)
-	check(pause(ctx, time.Duration(o.Rounds)*refreshEvery))
+	check(pause(ctx, time.Duration(o.rounds)*refreshEvery))
 	s.check()
 	after := h.read(ctx, s)
 	count := int(after.unmodified - before.unmodified)
 	return refresh{
-		Keys: o.Refresh, PerSecond: float64(count) / after.at.Sub(before.at).Seconds(),
+		Keys: o.refresh, PerSecond: float64(count) / after.at.Sub(before.at).Seconds(),
 		Bodies: int(after.bodies - before.bodies), Results: int(after.results - before.results),
 		Stored: float64(after.stored-before.stored) / float64(max(count, 1)),
 		CPU:    after.used.cpuSince(before.used, count),

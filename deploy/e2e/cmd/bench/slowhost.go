@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -39,13 +39,13 @@ type slowHost struct {
 }
 
 // measureSlowHost measures all cases, each with its own NATS and fetchers.
-func measureSlowHost(ctx context.Context, o Options, report func(any)) {
+func measureSlowHost(ctx context.Context, o options, report func(any)) {
 	var rows []slowHost
 	for _, latency := range o.latencies {
 		for _, n := range o.fetchers {
 			row := slowHost{Latency: latency.Seconds(), Fetchers: n, Keys: short(o, waitingKeys)}
 			row.measure(ctx, o, latency)
-			o.Progress("latency %s, %d keys, fetchers: %d: %.2f of the slots, %.2f timers for each GET",
+			o.progress("latency %s, %d keys, fetchers: %d: %.2f of the slots, %.2f timers for each GET",
 				latency, row.Keys, row.Fetchers, row.Used, row.TimersPerGet)
 			rows = append(rows, row)
 			report(rows)
@@ -53,10 +53,10 @@ func measureSlowHost(ctx context.Context, o Options, report func(any)) {
 	}
 }
 
-func (row *slowHost) measure(ctx context.Context, o Options, latency time.Duration) {
+func (row *slowHost) measure(ctx context.Context, o options, latency time.Duration) {
 	s := &system{}
 	defer s.stop(ctx)
-	s.init(ctx, o.Bin)
+	s.init(ctx, o.bin)
 	h := &host{latency: latency, timers: s.count(pipeline.KindTimer), gets: s.count(pipeline.KindContent)}
 	h.server = httptest.NewServer(h)
 	defer h.server.Close()

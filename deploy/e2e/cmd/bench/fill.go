@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"cmp"
@@ -65,7 +65,7 @@ type bare struct {
 
 // filler measures how fast ConfigMaps are filled.
 type filler struct {
-	Options
+	options
 	cluster *cluster
 	system  *system
 	server  *httptest.Server
@@ -76,24 +76,24 @@ type filler struct {
 }
 
 // measureFill starts the system, measures the rounds, and deletes all objects at the end.
-func measureFill(ctx context.Context, o Options, report func(any)) {
-	f := &filler{Options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
+func measureFill(ctx context.Context, o options, report func(any)) {
+	f := &filler{options: o, control: controlPlane(), server: httptest.NewServer(http.HandlerFunc(respond))}
 	defer f.server.Close()
 	f.cluster = connect()
 	defer func() {
 		err := failed(recover())
-		o.Progress("deleting the ConfigMaps")
+		o.progress("deleting the ConfigMaps")
 		check(errors.Join(err, f.cluster.remove(context.WithoutCancel(ctx))))
 	}()
 	f.bare = f.cluster.namespace(ctx)
-	o.Progress("starting NATS, fetcher and writer")
+	o.progress("starting NATS, fetcher and writer")
 	f.system = &system{}
 	defer f.system.stop(ctx)
-	f.system.init(ctx, o.Bin)
+	f.system.init(ctx, o.bin)
 	// All ConfigMaps are on one host and in one namespace, whose limits are not measured.
 	f.system.fetcher(ctx, "--per-host=1024", "--namespace-share=1", f.system.verifier)
 	f.system.service(ctx, "writer", "--namespace-writes=0", f.system.verifier)
-	f.cluster.create(ctx, f.bare, min(o.N, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
+	f.cluster.create(ctx, f.bare, min(o.n, maxBare), func(i int) *corev1.ConfigMap { return configMap("bare", i) })
 	report(f.compare(ctx))
 }
 
@@ -124,14 +124,14 @@ func (f *filler) annotated(kind string, n int) *corev1.ConfigMap {
 // compare measures the rounds.
 func (f *filler) compare(ctx context.Context) filled {
 	var rounds []round
-	for i := range f.Rounds {
-		f.Progress("round %d of %d: creating %d ConfigMaps", i+1, f.Rounds, f.N)
+	for i := range f.rounds {
+		f.progress("round %d of %d: creating %d ConfigMaps", i+1, f.rounds, f.n)
 		one := f.round(ctx)
-		f.Progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
+		f.progress("%.0f a second, bare patches %.0f and %.0f", one.PerSecond, one.Before.PerSecond, one.After.PerSecond)
 		rounds = append(rounds, one)
 	}
 	slices.SortFunc(rounds, func(a, b round) int { return cmp.Compare(a.Ratio, b.Ratio) })
-	r := filled{N: f.N, Median: rounds[(len(rounds)-1)/2]}
+	r := filled{N: f.n, Median: rounds[(len(rounds)-1)/2]}
 	for i := range rounds {
 		r.Ratios = append(r.Ratios, rounds[i].Ratio)
 	}
@@ -162,7 +162,7 @@ func (f *filler) round(ctx context.Context) round {
 func (f *filler) prepare(ctx context.Context) {
 	f.system.remove(ctx, "watcher")
 	f.piped = f.cluster.namespace(ctx)
-	f.cluster.create(ctx, f.piped, f.N, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
+	f.cluster.create(ctx, f.piped, f.n, func(n int) *corev1.ConfigMap { return f.annotated("piped", n) })
 }
 
 // patch measures the API server's rate of patches, each as large as a body.
@@ -191,12 +191,12 @@ func (f *filler) pipeline(ctx context.Context, r *round) {
 	f.system.service(ctx, "watcher", "--namespaces="+f.piped, "--namespace-keys=0", f.system.signer)
 	var last time.Time
 	names := map[string]bool{}
-	for len(names) < f.N {
+	for len(names) < f.n {
 		one := f.next(ctx)
 		names[one.Name], last = true, one.at
 	}
-	r.PerSecond = float64(f.N) / last.Sub(began).Seconds()
-	r.CPU = f.used().cpuSince(before, f.N)
+	r.PerSecond = float64(f.n) / last.Sub(began).Seconds()
+	r.CPU = f.used().cpuSince(before, f.n)
 	r.OwnCPU = sum(r.CPU, "watcher", "fetcher", "writer", "nats")
 	f.verify(ctx)
 }
