@@ -115,9 +115,7 @@ func (w *world) history(ctx context.Context, key pipeline.Key, bodies ...string)
 	archive := suitetest.Must(w.client.Archive(func(err error) { Fail(err.Error()) }))
 	for _, body := range bodies {
 		digest, url := pipeline.Digest(body), "https://a.example.com/"+strings.ToValidUTF8(body, "")
-		archive.Keep(ctx, key, pipeline.Kept{
-			Version: &v1.Version{Sha256: digest, Size: int64(len(body)), Url: url}, Body: []byte(body), Trigger: digest,
-		})
+		archive.Keep(ctx, key, &v1.Version{Sha256: digest, Size: int64(len(body)), Url: url}, []byte(body), digest)
 	}
 	Eventually(ctx, func() ([]*v1.Version, error) { return w.client.Versions(ctx, key) }).Should(HaveLen(len(bodies)))
 }

@@ -56,7 +56,9 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 	for i, want := range e.topology.streams() {
 		stream, err := e.stream(ctx, want, initial[i])
 		if want.Name == History && err != nil && ctx.Err() == nil {
-			e.topology.withoutHistory(err)
+			if e.topology.WithoutHistory != nil {
+				e.topology.WithoutHistory(err)
+			}
 			continue
 		}
 		if err != nil {

@@ -27,14 +27,6 @@ func BodySubject(namespace, digest string) string {
 // ErrNoBody means that the history does not have a body, or one with another digest.
 var ErrNoBody = errors.New("the history does not have that body")
 
-// Kept is a version with its body.
-type Kept struct {
-	Version *v1.Version
-	Body    []byte
-	// Trigger identifies the fetch. The server drops the same version of the same trigger within five minutes.
-	Trigger string
-}
-
 // Archive adds versions to the history. Nothing waits for it: what the server does not confirm in time is missing.
 type Archive struct {
 	js     jetstream.JetStream
@@ -67,16 +59,17 @@ func (c *Client) Archive(failed func(error)) (*Archive, error) {
 }
 
 // Keep adds a version of a key to the history, and its body unless the namespace already has it. It does not wait.
-func (a *Archive) Keep(ctx context.Context, key Key, k Kept) {
-	version, err := newMessage(ctx, key.Version(), k.Version)
+// The server drops the same version of the same trigger within five minutes.
+func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte, trigger string) {
+	version, err := newMessage(ctx, key.Version(), v)
 	if err != nil {
 		a.failed(err)
 		return
 	}
-	content := nats.NewMsg(BodySubject(key.Namespace, k.Version.GetSha256()))
-	content.Data = k.Body
+	content := nats.NewMsg(BodySubject(key.Namespace, v.GetSha256()))
+	content.Data = body
 	a.publish(content, jetstream.WithExpectLastSequencePerSubject(0))
-	a.publish(version, jetstream.WithMsgID(key.Version()+" "+k.Trigger))
+	a.publish(version, jetstream.WithMsgID(key.Version()+" "+trigger))
 }
 
 func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"io/fs"
@@ -19,11 +20,9 @@ import (
 )
 
 var _ = Describe("The history", func() {
-	// kept is a version of trigger n.
-	kept := func(body string, n int) pipeline.Kept {
-		return pipeline.Kept{
-			Version: &v1.Version{Sha256: pipeline.Digest(body), Size: int64(n)}, Body: []byte(body), Trigger: strconv.Itoa(n),
-		}
+	// keep adds a version of trigger n.
+	keep := func(ctx context.Context, a *pipeline.Archive, of pipeline.Key, body string, n int) {
+		a.Keep(ctx, of, &v1.Version{Sha256: pipeline.Digest(body), Size: int64(n)}, []byte(body), strconv.Itoa(n))
 	}
 
 	// archive returns an archive that must lose nothing.
@@ -49,7 +48,7 @@ var _ = Describe("The history", func() {
 		for n := range 12 {
 			body := fmt.Sprintf("body %d", n)
 			for _, of := range []pipeline.Key{key, other, other} { // the last one is a repetition
-				archive.Keep(ctx, of, kept(body, n))
+				keep(ctx, archive, of, body, n)
 			}
 		}
 		for _, of := range []pipeline.Key{key, other} {
@@ -73,7 +72,7 @@ var _ = Describe("The history", func() {
 		Expect([]any{stream.MaxBytes, stream.MaxAge}).To(HaveExactElements(int64(16<<20), 30*24*time.Hour))
 		body := func(n int) string { return strings.Repeat(fmt.Sprint(n%10), 900<<10) + fmt.Sprint(n) }
 		for n := range 20 {
-			archive.Keep(ctx, key, kept(body(n), n))
+			keep(ctx, archive, key, body(n), n)
 			Eventually(func() error { _, err := client.Body(ctx, key.Namespace, pipeline.Digest(body(n))); return err }).
 				Should(Succeed())
 		}
@@ -94,7 +93,7 @@ var _ = Describe("The history", func() {
 		for n := range keys * versions {
 			body := make([]byte, size)
 			must(rand.Read(body))
-			archive.Keep(ctx, natstest.Numbered(n%keys), kept(string(body), n))
+			keep(ctx, archive, natstest.Numbered(n%keys), string(body), n)
 			Eventually(func() uint64 {
 				return must(js.Stream(ctx, pipeline.History)).CachedInfo().State.Msgs
 			}).Should(BeEquivalentTo(2 * (n + 1)))
@@ -137,7 +136,7 @@ var _ = Describe("The history", func() {
 		Expect(err).To(MatchError(pipeline.ErrNoBody))
 		failed := make(chan error, 2)
 		archive := must(client.Archive(func(err error) { failed <- err }))
-		archive.Keep(ctx, key, kept("any", 0))
+		keep(ctx, archive, key, "any", 0)
 		Eventually(failed).Should(Receive())
 	})
 })

@@ -194,12 +194,6 @@ func (t Topology) failures() jetstream.StreamConfig {
 	}
 }
 
-func (t Topology) withoutHistory(err error) {
-	if t.WithoutHistory != nil {
-		t.WithoutHistory(err)
-	}
-}
-
 func (t Topology) history() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        History,

@@ -167,17 +167,14 @@ var addresses = regexp.MustCompile(`(?:nats|tls|wss?)://[^\s",]*|` +
 
 // Write writes one line. It returns the length of line, even if fewer bytes were written.
 func (r redacting) Write(line []byte) (int, error) {
-	if _, err := r.to.Write(redactAddresses(line)); err != nil {
-		return 0, err
-	}
-	return len(line), nil
-}
-
-func redactAddresses(line []byte) []byte {
-	return addresses.ReplaceAllFunc(line, func(found []byte) []byte {
+	_, err := r.to.Write(addresses.ReplaceAllFunc(line, func(found []byte) []byte {
 		if bytes.Contains(found, []byte("://")) {
 			return found
 		}
 		return []byte(pipeline.HiddenHost)
-	})
+	}))
+	if err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }

@@ -80,13 +80,10 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 		return
 	}
 	h.metrics.versions.WithLabelValues(versionKept).Inc()
-	h.archive.Keep(ctx, i.Key, pipeline.Kept{
-		Version: &v1.Version{
-			Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
-			Url: withoutQuery(want.GetUrl()), Available: available,
-		},
-		Body: content.GetBody(), Trigger: i.Fence.String(),
-	})
+	h.archive.Keep(ctx, i.Key, &v1.Version{
+		Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
+		Url: withoutQuery(want.GetUrl()), Available: available,
+	}, content.GetBody(), i.Fence.String())
 }
 
 func (h *history) usable() bool {

@@ -18,6 +18,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admission "k8s.io/api/admission/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,6 +27,206 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
+
+var _ = Describe("A body that the API server refuses", func() {
+	var w *world
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		w.start()
+	})
+
+	patches := func() (n int) {
+		for _, call := range w.calls.all() {
+			if call == "PATCH configmaps" {
+				n++
+			}
+		}
+		return n
+	}
+
+	It("has one Event if the object is immutable, and no endless retries", func() {
+		immutable := true
+		cm := asking("cm", "mydata="+url)
+		cm.Immutable = &immutable
+		cm = w.create(cm)
+		w.apply(w.content(w.want(cm, "mydata", url), "body"))
+		got := w.get("cm")
+		Expect(got.Data).To(BeEmpty())
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", "Immutable"), HaveField("GaveUp", true)))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "other body"))
+		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
+		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable, so key mydata cannot be written; " +
+			"delete it and create it again without immutable: true [why-empty 10]"))
+		Expect(patches()).To(Equal(3), "refused, reported in the status, refused")
+	})
+
+	It("has one Event if it would make the object too large, and other keys are written", func() {
+		big := strings.Repeat("x", 700_000)
+		cm := w.create(asking("cm", "a="+url+" b="+url+" c="+url+" d="+url))
+		w.together(w.content(w.want(cm, "d", url), "first"), w.content(w.want(cm, "a", url), big),
+			w.content(w.want(cm, "b", url), big), w.content(w.want(cm, "c", url), "small"))
+		got := w.get("cm")
+		Expect(got.Data).To(And(HaveKeyWithValue("a", big), HaveKeyWithValue("c", "small"), HaveLen(3)))
+		Expect(entry(got, "b")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", "")))
+		Expect(w.events(cm)).
+			To(ConsistOf("Warning BodyTooLarge: the ConfigMap would exceed 1 MiB with the body for key b (700,000 bytes); " +
+				"move the key to another ConfigMap; key b has no value yet [why-empty 9]"))
+		By("refusing a request that is too large, too")
+		w.apply(w.content(due(w.want(cm, "c", url)), strings.Repeat("\x01", 700_000)))
+		got = w.get("cm")
+		Expect(got.Data).To(HaveKeyWithValue("c", "small"))
+		Expect(entry(got, "c")).To(And(HaveField("Error", "BodyTooLarge"), HaveField("SHA256", sum("small"))))
+		Expect(w.events(cm)).To(ContainElement(HaveSuffix("key c keeps its last good value [why-empty 9]")))
+		By("recovering when it fits")
+		w.apply(w.content(due(w.want(cm, "b", url)), "small"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("b", "small"))
+		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered: ")))
+	})
+
+	It("becomes a dead letter if it is a page and the key holds none", func() {
+		const page = "<!doctype html>\n<title>Sign in</title>"
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), `{"good":true}`))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
+		letter := w.deadLetters()[0]
+		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
+		Expect(string(letter.GetSnippet())).To(Equal(page))
+	})
+
+	It("is not one of 960,000 bytes of UTF-16 text, although it has 3.4 MB as JSON", func() {
+		text := strings.Repeat("x\x00", 480_000)
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), text))
+		got := w.get("cm")
+		Expect(string(got.BinaryData["mydata"])).To(Equal(text))
+		Expect(got.Data).To(BeEmpty())
+		Expect(entry(got, "mydata")).To(And(HaveField("Error", ""), HaveField("Binary", true)))
+		Expect(w.events(cm)).To(BeEmpty())
+	})
+
+	It("is acknowledged if there is no room for a status, and written when it is published again", func() {
+		cm := asking("cm", "mydata="+url)
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100)
+		cm = w.create(cm)
+		w.publish(w.content(w.want(cm, "mydata", url), "body"))
+		full := "Warning WriteFailed: the annotations of the ConfigMap leave no room for curl-status (limit 256 KiB); " +
+			"key mydata has no value yet; shorten or remove an annotation [why-empty 10]"
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(full))
+		Expect(w.get("cm").Data).To(BeEmpty())
+		w.acknowledged()
+		By("emitting one Event however often it is published")
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+		Expect(w.events(cm)).To(HaveLen(1))
+		cm = w.edit("cm", func(cm *corev1.ConfigMap) { delete(cm.Annotations, "other") })
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
+		Expect(w.events(cm)).To(ConsistOf(full, HavePrefix("Normal Recovered: ")))
+	})
+
+	It("costs one request for many keys of an object without room for a status", func() {
+		const keys = 40
+		var pairs strings.Builder
+		for i := range keys {
+			fmt.Fprintf(&pairs, "k%d=%s ", i, url)
+		}
+		cm := asking("cm", pairs.String())
+		cm.Annotations["other"] = strings.Repeat("x", 256<<10-100-pairs.Len())
+		cm = w.create(cm)
+		var results []*v1.Result
+		for i := range keys {
+			results = append(results, w.content(w.want(cm, fmt.Sprintf("k%d", i), url), "body"))
+		}
+		w.together(results[0], results[1:]...)
+		Expect(patches()).To(Equal(2), "one for the first key, and one for all others")
+		Expect(w.events(cm)).To(HaveLen(keys))
+	})
+
+	It("has one Event if a policy forbids it, and is written when it is published again", func() {
+		forbid(w, "!has(object.data) || !('mydata' in object.data)")
+		cm := w.create(asking("cm", "mydata="+url+" other="+url))
+		want := w.want(cm, "mydata", url)
+		w.publish(w.content(want, "body"), w.content(w.want(cm, "other", url), "other body"))
+		Eventually(func() map[string]string { return w.get("cm").Data }).
+			Should(Equal(map[string]string{"other": "other body"}), "one key does not hold up the other")
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
+			"Warning WriteFailed: the API server refused to write the body from data.example.com, " +
+				"perhaps by an admission policy or webhook; ask the operator, the log of the writer says which; " +
+				"key mydata has no value yet; retrying [why-empty 10]"))
+		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("WriteFailed"))
+		w.acknowledged()
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+		Expect(w.events(cm)).To(HaveLen(1))
+		permit(w)
+		w.await(func() { w.apply(w.content(due(w.want(cm, "mydata", url)), "body")) },
+			func() bool { return len(w.get("cm").Data) == 2 })
+		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed"), HavePrefix("Normal Recovered")))
+	})
+
+	It("has one Event if a policy forbids any change", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		forbid(w, "false")
+		w.publish(w.failure(w.want(cm, "mydata", url), 500))
+		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
+		w.acknowledged()
+		permit(w)
+		w.await(func() { w.apply(w.failure(due(w.want(cm, "mydata", url)), 500)) },
+			func() bool { return entry(w.get("cm"), "mydata").Failing() })
+		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("BadStatus"))
+		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "), HavePrefix("Warning BadStatus: ")))
+	})
+})
+
+// forbid makes the API server refuse changes of ConfigMaps in the namespace unless the expression
+// holds, and waits until it does.
+func forbid(w *world, unless string) {
+	GinkgoHelper()
+	fail := admissionv1.Fail
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: &fail,
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule: admissionv1.Rule{
+						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
+					},
+				},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: unless + " || request.userInfo.username == 'nobody'"}},
+		},
+	}
+	policies := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	bindings := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	must(policies.Create(w.ctx(), policy, metav1.CreateOptions{}))
+	DeferCleanup(func(ctx SpecContext) { _ = policies.Delete(ctx, w.namespace, metav1.DeleteOptions{}) })
+	must(bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: w.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace},
+			}},
+		},
+	}, metav1.CreateOptions{}))
+	DeferCleanup(permit, w)
+	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+	Eventually(func() error {
+		probe.Data = map[string]string{"mydata": time.Now().String()}
+		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe,
+			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).Should(MatchError(ContainSubstring("denied request")))
+}
+
+// permit removes the restriction of forbid.
+func permit(w *world) {
+	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace,
+		metav1.DeleteOptions{})
+}
 
 const webhooks = `
 apiVersion: admissionregistration.k8s.io/v1
