@@ -74,20 +74,20 @@ func allMetrics(all alerting) catalogue {
 	return c
 }
 
-// labelsOf returns the labels of a row with their values, or without values if the row describes them in words.
-func labelsOf(row string) map[string][]string {
-	labels := map[string][]string{}
-	for part := range strings.SplitSeq(row, "<br>") {
+// labelsOf returns the labels in a cell with their values, or without values if the cell describes them in words.
+func labelsOf(cell string) map[string][]string {
+	all := map[string][]string{}
+	for part := range strings.SplitSeq(cell, "<br>") {
 		name, values, found := strings.Cut(strings.TrimPrefix(part, "`"), "`: ")
 		if !found {
 			continue
 		}
-		labels[name] = nil
+		all[name] = nil
 		if listed, is := strings.CutPrefix(values, "`"); is {
-			labels[name] = strings.Split(strings.TrimSuffix(listed, "`"), "`, `")
+			all[name] = strings.Split(strings.TrimSuffix(listed, "`"), "`, `")
 		}
 	}
-	return labels
+	return all
 }
 
 // parsed returns a query of PromQL, in which it replaces the variables of Grafana.
