@@ -265,7 +265,7 @@ var _ = Describe("Objects with the same URL", func() {
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
-	It("do not share an earlier GET with a fetch on demand or another digest", func() {
+	It("do not share an earlier GET with a fetch on demand, for a lost body, or for another digest", func() {
 		o := serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) { o.clock, o.config.Sharing.Window = clockOf(time.Now), time.Minute })
 		for i, c := range []struct {
@@ -277,6 +277,8 @@ var _ = Describe("Objects with the same URL", func() {
 			{func(*v1.Want) {}, 2},
 			{func(w *v1.Want) { w.Sha256 = digest("hello there") }, 2},
 			{func(w *v1.Want) { w.Sha256 = digest("hello again") }, 3},
+			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT }, 4}, // the body was lost before it was written
+			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_DRIFT }, 5},
 		} {
 			f.fetch(w.want(o.URL, named("cm", i), c.change))
 			Expect(o.gets.Load()).To(BeEquivalentTo(c.gets), "number %d", i)
@@ -284,7 +286,7 @@ var _ = Describe("Objects with the same URL", func() {
 		want := w.want(o.URL, named("cm", 0))
 		w.fire(&v1.Due{Want: want, WantSequence: 1, Cause: v1.Cause_CAUSE_REPLAY})
 		f.step()
-		Expect(o.gets.Load()).To(BeEquivalentTo(4))
+		Expect(o.gets.Load()).To(BeEquivalentTo(6))
 	})
 
 	It("do not share a GET with another validator", func() {
@@ -330,35 +332,4 @@ var _ = Describe("Objects with the same URL", func() {
 		Eventually(w.contents).Should(Equal(keys))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
 	})
-})
-
-// A fetched body may be lost before it is written. Then the watcher publishes its want again.
-var _ = Describe("A want for a lost body", func() {
-	DescribeTable("gets the whole body again if it comes",
-		func(cause v1.Cause) {
-			w := newWorld(natstest.Options{}, pipeline.Topology{})
-			f := w.fetcher(func(o *fetcherOptions) { o.clock = pipeline.NewClock() })
-			var conditional int
-			o := serve(func(rw http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("If-None-Match") != "" {
-					conditional++
-				}
-				tagged(`"v1"`, "hello there")(rw, r)
-			})
-			f.fetch(w.want(o.URL, every(10*time.Minute)))
-			Expect(w.timer().GetCached().GetEtag()).To(Equal(`"v1"`))
-			Expect(w.results()).To(HaveLen(1))
-
-			// The previous response is still shared.
-			f.fetch(w.want(o.URL, every(10*time.Minute), func(want *v1.Want) { want.Cause = cause }))
-			Expect(w.results()).To(HaveLen(2))
-			Expect(w.results()[1].GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-			Expect(w.results()[1].GetCause()).To(Equal(cause))
-			Expect(conditional).To(BeZero())
-			Expect(o.gets.Load()).To(BeEquivalentTo(2), "the want needs a newer GET")
-		},
-		Entry("from the audit", v1.Cause_CAUSE_AUDIT),
-		Entry("after a drift", v1.Cause_CAUSE_DRIFT),
-		Entry("from a person", v1.Cause_CAUSE_NOW),
-	)
 })

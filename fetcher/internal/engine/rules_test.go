@@ -157,11 +157,6 @@ var _ = Describe("Credentials", func() {
 			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
-	It("are not sent after a redirect of an unsigned want either", func() {
-		refused(w.want(o.URL + "/moved"))
-		Expect(sent()).To(Equal([]string{"/moved "}))
-	})
-
 	It("are not needed for an unsigned want of a public URL", func() {
 		f.fetch(w.want(o.URL + "/public"))
 		Expect(w.result().GetContent()).NotTo(BeNil())

@@ -196,17 +196,6 @@ var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx 
 	Entry("half a version", "HTTP/1", " closed the connection before the response was complete"),
 )
 
-var _ = DescribeTable("a response by HTTP/1.0", func(ctx SpecContext, text string) {
-	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-	response, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.0 200 OK\r\n"+text)), "/")})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(response.Body)).To(Equal("hello"))
-},
-	Entry("may have chunks", "Transfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk("")),
-	Entry("may have a length", length(5)+"hello and more"),
-	Entry("may end with the connection", "Connection: keep-alive\r\n\r\nhello"),
-)
-
 func gzipped(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

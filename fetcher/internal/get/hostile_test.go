@@ -135,6 +135,10 @@ func hostileHeaders() []hostile {
 		fails("HTTP/0.9", badResponse, 0, say("<html>\n"+secret+"</html>")),
 		fails("close in the status line", badResponse, 0, say("HTTP/1.1 2")),
 		serves("HTTP/2.0 in text", "x", say("HTTP/2.0 200 OK\r\n"+length(1)+"x")),
+		serves("HTTP/1.0 with chunks", "hello",
+			say("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk(""))),
+		serves("HTTP/1.0 with a length", "hello", say("HTTP/1.0 200 OK\r\n"+length(5)+"hello and more")),
+		serves("HTTP/1.0 until close", "hello", say("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhello")),
 		fails("invalid status", badResponse, 0, say("HTTP/1.1 2x0 OK\r\n"+length(1)+"x")),
 	}
 }
