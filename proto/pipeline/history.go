@@ -105,6 +105,37 @@ func (c *Client) Body(ctx context.Context, namespace, digest string) ([]byte, er
 	return m.Data, nil
 }
 
+// Bodies finds bodies in the history while it responds. After an error it rests for a minute, so that an outage delays
+// few objects. It is safe for concurrent use.
+type Bodies struct {
+	client *Client
+	failed func(error)
+	// restsUntil is in Unix nanoseconds.
+	restsUntil atomic.Int64
+}
+
+// Bodies returns Bodies that call failed with each error after which they rest.
+func (c *Client) Bodies(failed func(error)) *Bodies { return &Bodies{client: c, failed: failed} }
+
+// Rest makes the bodies rest.
+func (b *Bodies) Rest() { b.restsUntil.Store(time.Now().Add(time.Minute).UnixNano()) }
+
+// Rests reports whether no body is found until a minute is over.
+func (b *Bodies) Rests() bool { return time.Now().UnixNano() < b.restsUntil.Load() }
+
+// Find returns a body like Client.Body, unless the bodies rest.
+func (b *Bodies) Find(ctx context.Context, namespace, digest string) (body []byte, found bool) {
+	if b.Rests() {
+		return nil, false
+	}
+	body, err := b.client.Body(ctx, namespace, digest)
+	if err != nil && !errors.Is(err, ErrNoBody) {
+		b.Rest()
+		b.failed(err)
+	}
+	return body, err == nil
+}
+
 // Versions returns the versions of a key, newest first, at most HistoryVersions. A message that cannot be decoded is
 // left out. Without a history there are none.
 func (c *Client) Versions(ctx context.Context, key Key) (versions []*v1.Version, err error) {

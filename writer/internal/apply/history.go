@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,33 +25,30 @@ type HistoryConfig struct {
 	Credentials bool
 }
 
-const (
-	// rest is how long the history is not used after the server did not have it or did not respond.
-	rest = time.Minute
-	// lookup is the maximum time to read the bodies that an object needs from the history.
-	lookup = 2 * time.Second
-)
+// lookup is the maximum time to read the bodies that an object needs from the history.
+const lookup = 2 * time.Second
 
 // history keeps versions of keys, and finds their bodies. Nothing waits for it, and its loss loses nothing else.
 type history struct {
 	config HistoryConfig
-	client *pipeline.Client
-	// archive is nil without a client.
+	// found and archive are nil without a client.
+	found   *pipeline.Bodies
 	archive *pipeline.Archive
 	bytes   *budget.Budget
 	metrics *Metrics
 	lines   *process.SampledLog
-	// unusableUntil is in Unix nanoseconds.
-	unusableUntil atomic.Int64
 }
 
 func newHistory(
 	c HistoryConfig, client *pipeline.Client, m *Metrics, lines *process.SampledLog,
 ) (*history, error) {
-	h := &history{config: c, client: client, bytes: budget.New(c.Bytes, time.Now), metrics: m, lines: lines}
+	h := &history{config: c, bytes: budget.New(c.Bytes, time.Now), metrics: m, lines: lines}
 	if client == nil {
 		return h, nil
 	}
+	h.found = client.Bodies(func(err error) {
+		lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("the history was not read, so nothing uses it for a minute")
+	})
 	var err error
 	h.archive, err = client.Archive(h.failed)
 	return h, err
@@ -70,7 +66,7 @@ const (
 func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	content, want := i.Result.GetContent(), i.Result.GetWant()
 	switch {
-	case !h.usable():
+	case h.found == nil, h.found.Rests():
 		return
 	case content.GetCredential() && !h.config.Credentials:
 		h.metrics.versions.WithLabelValues(versionCredential).Inc()
@@ -86,15 +82,9 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	}, content.GetBody(), i.Fence.String())
 }
 
-func (h *history) usable() bool {
-	return h.client != nil && time.Now().UnixNano() >= h.unusableUntil.Load()
-}
-
-func (h *history) rest() { h.unusableUntil.Store(time.Now().Add(rest).UnixNano()) }
-
 func (h *history) failed(err error) {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		h.rest()
+		h.found.Rest()
 		return
 	}
 	h.metrics.versions.WithLabelValues(versionFailed).Inc()
@@ -112,16 +102,8 @@ func (h *history) bodies(
 	}
 	for _, digest := range digests {
 		found[digest] = nil
-		if !h.usable() {
-			continue
-		}
-		body, err := h.client.Body(ctx, namespace, digest)
-		switch {
-		case err == nil:
-			found[digest] = body
-		case !errors.Is(err, pipeline.ErrNoBody):
-			h.rest()
-			h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("the history was not read, so nothing uses it for a minute")
+		if h.found != nil {
+			found[digest], _ = h.found.Find(ctx, namespace, digest)
 		}
 	}
 	return found
