@@ -44,7 +44,6 @@ type metrics struct {
 	audit      *audit.Metrics
 	calls      *kube.Calls
 	events     *prometheus.CounterVec
-	session    *reconcile.RunnerMetrics
 	leader     prometheus.Gauge
 	lease      prometheus.Gauge
 }
@@ -53,12 +52,11 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m := &metrics{
 		own: metric.New(registry, "watcher"), pipeline: metric.New(registry, "pipeline"), standard: metric.Standard(registry),
 	}
-	m.reconciler = reconcile.NewMetrics(m.own)
+	m.reconciler = reconcile.NewMetrics(m.own, m.standard)
 	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
 		metric.Of("kind", informer.Events()...))
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
-	m.session = reconcile.NewRunnerMetrics(m.own, m.standard)
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
 	return m

@@ -122,9 +122,7 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients,
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	events := budget.New(c.Events, time.Now)
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
-	undelivered := wantindex.NewBacklog(rt.JetStream)
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
 	var sessions *reconcile.Runner
 	var bounded *annotated.Quota
@@ -143,23 +141,15 @@ func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients,
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
-	sessions = reconcile.NewRunner(reconcile.RunnerConfig{
+	sessions = &reconcile.Runner{Reconciler: reconcile.New(reconcile.Config{
+		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
-		Installation: c.Election.Installation(),
-	}, reconcile.RunnerDeps{
-		Client: client, Epoch: managed.epoch, Index: index, Backlog: undelivered, Objects: bounded,
-		Reconciler: reconcile.New(reconcile.Config{
-			Coalesce: c.Coalesce, Repeat: at.audit,
-			Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
-		}, reconcile.Deps{
-			Objects: bounded, Index: index, Backlog: undelivered, Client: client,
-			Recorder: kube.NewRecorder(clients.Events, "watcher", wall),
-			Signer:   signer, Events: events, Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer,
-			Metrics: metrics.reconciler,
-		}),
-		Auditor: auditor,
-		Health:  health, Clock: wall, Log: rt.Log, Metrics: metrics.session,
-	})
+	}, reconcile.Deps{
+		Objects: bounded, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client,
+		Recorder: kube.NewRecorder(clients.Events, "watcher", wall), Signer: signer, Events: budget.New(c.Events, time.Now),
+		Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
+		Epoch: managed.epoch, Auditor: auditor, Health: health,
+	})}
 	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(keys{objects: bounded, index: index, refused: auditor.Refused, now: broker.Now}, export)
 	election := leader.Deps{

@@ -34,8 +34,6 @@ type Plan struct {
 	Problem  string
 	Occupied []string
 	Report   bool
-	// Pins has key=digest of each key that the writer fills from the history.
-	Pins []string
 	// Notices become Events.
 	Notices []Notice
 }

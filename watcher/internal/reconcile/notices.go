@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -21,12 +20,8 @@ import (
 
 // notices tells the owners of objects about problems, in Events.
 type notices struct {
-	recorder Recorder
-	// budget limits the Events of each namespace. A namespace that has used it up pauses for at least minWait.
-	budget  *budget.Budget
-	minWait time.Duration
-	log     zerolog.Logger
-	metrics *Metrics
+	config Config
+	deps   Deps
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*noticesOf
@@ -141,12 +136,12 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 			}
 			continue
 		}
-		if err := n.recorder.Record(ctx, p.event); err != nil {
+		if err := n.deps.Recorder.Record(ctx, p.event); err != nil {
 			left, errs = append(left, p), append(errs, err)
 			continue
 		}
-		n.metrics.events.WithLabelValues(p.reason).Inc()
-		process.LogObject(n.log.Info(), name.Namespace, name.Name).
+		n.deps.Metrics.events.WithLabelValues(p.reason).Inc()
+		process.LogObject(n.deps.Log.Info(), name.Namespace, name.Name).
 			Str("reason", p.reason).Msg("emitted an Event")
 	}
 	if len(left) > 0 {
@@ -157,18 +152,18 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 	return again, errors.Join(errs...)
 }
 
-// overBudget takes one Event from the budget of a namespace, or returns the time until there is one.
+// overBudget takes one Event from the budget of a namespace, or returns the time until there is one, at least Coalesce.
 func (n *notices) overBudget(namespace string) time.Duration {
-	short := n.budget.Take(namespace, 1)
+	short := n.deps.Events.Take(namespace, 1)
 	if short == nil {
 		return 0
 	}
-	n.metrics.overBudget.Inc()
+	n.deps.Metrics.overBudget.Inc()
 	if short.First {
-		n.log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
+		n.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
 			Msg("namespace exceeded its Event budget, Events for ongoing problems are delayed")
 	}
-	return max(short.Wait, n.minWait)
+	return max(short.Wait, n.config.Coalesce)
 }
 
 // action returns the action in the Event for a reason.

@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/condition"
@@ -26,13 +24,9 @@ import (
 // pacing drops from a plan what must wait: publishes in a burst of edits, repeated repairs, repeated messages to the
 // writer, and too many removals at once.
 type pacing struct {
-	config  Config
-	objects Objects
-	index   *wantindex.Index
-	clock   clock.PassiveClock
-	log     zerolog.Logger
-	lines   *process.SampledLog
-	metrics *Metrics
+	config Config
+	deps   Deps
+	lines  *process.SampledLog
 
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
@@ -43,7 +37,7 @@ type pacing struct {
 
 func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
 	return &pacing{
-		config: c, objects: d.Objects, index: d.Index, clock: d.Clock, log: d.Log, lines: lines, metrics: d.Metrics,
+		config: c, deps: d, lines: lines,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		repairs:   newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
 		requests: newMemory[types.NamespacedName](func(s request) bool {
@@ -60,14 +54,14 @@ func (p *pacing) coalesceWait(name types.NamespacedName) time.Duration {
 	if !ok {
 		return 0
 	}
-	return max(0, p.config.Coalesce-p.clock.Since(last))
+	return max(0, p.config.Coalesce-p.deps.Clock.Since(last))
 }
 
 // recordPublish records a publish for an object.
 func (p *pacing) recordPublish(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.published.put(name, p.clock.Now())
+	p.published.put(name, p.deps.Clock.Now())
 }
 
 // maxRequestPause is the maximum pause before a request to the writer is repeated.
@@ -86,7 +80,7 @@ type request struct {
 
 // requestOf returns the request of a plan.
 func requestOf(o *annotated.Object, p *plan.Plan) request {
-	text := strings.Join(slices.Concat(p.Occupied, p.Pins, []string{p.Problem}), "\x00")
+	text := strings.Join(append(p.Occupied, p.Problem), "\x00")
 	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 
@@ -115,11 +109,11 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 		}
 		return 0
 	}
-	if !same || sent.epoch != p.index.Epoch() {
+	if !same || sent.epoch != p.deps.Index.Epoch() {
 		delete(p.requests.entries, name)
 		return p.config.Repeat
 	}
-	if wait := sent.pause(p.config.Repeat) - p.clock.Since(sent.at); wait > 0 {
+	if wait := sent.pause(p.config.Repeat) - p.deps.Clock.Since(sent.at); wait > 0 {
 		of.Report, of.Remove = false, nil
 		return wait
 	}
@@ -131,7 +125,7 @@ func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := requestOf(o, of)
-	next.epoch, next.at = p.index.Epoch(), p.clock.Now()
+	next.epoch, next.at = p.deps.Index.Epoch(), p.deps.Clock.Now()
 	next.times = p.requests.entries[o.NamespacedName].times + 1
 	if len(of.Remove) > 0 && p.config.MaxRemovals.Keys > 0 {
 		p.limiter.sent = append(p.limiter.sent, removals{o.Namespace, next.at, p.unsent(o)})
@@ -151,7 +145,7 @@ func (p *pacing) limitRepairs(
 ) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.clock.Now()
+	now := p.deps.Clock.Now()
 	of.Notices = slices.DeleteFunc(of.Notices, func(n plan.Notice) bool {
 		f := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
@@ -189,7 +183,7 @@ func contested(key, manager string) plan.Notice {
 func (p *pacing) repaired(key pipeline.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.clock.Now()
+	now := p.deps.Clock.Now()
 	f := p.repairs.entries[key]
 	if f == nil {
 		f = &pace.Repairs{}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -23,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -30,6 +30,8 @@ import (
 
 // Objects are the annotated ConfigMaps.
 type Objects interface {
+	// Names returns the names of all objects.
+	Names() []types.NamespacedName
 	// Get returns an object, or nil.
 	Get(name types.NamespacedName) *annotated.Object
 	// Listed reports whether a namespace has been listed. Only then is a missing object deleted.
@@ -52,11 +54,17 @@ type Config struct {
 	// Repeat is how long the writer has to reconcile an object before the first repeated request. It
 	// doubles with each request.
 	Repeat time.Duration
-	// Installation marks the wants. It distinguishes them from wants of other installations once their
-	// namespace is no longer watched.
+	// Installation marks the wants of this watcher and its standbys (empty: unknown). It distinguishes them from wants of
+	// other installations once their namespace is no longer watched.
 	Installation string
 	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals MaxRemovals
+	// Workers is the maximum number of concurrent reconciles.
+	Workers int
+	// CheckInterval is the interval between comparisons of the stream with the session.
+	CheckInterval time.Duration
+	// InScope reports whether a namespace is watched.
+	InScope func(namespace string) bool
 }
 
 // Deps are the dependencies of a Reconciler.
@@ -72,13 +80,18 @@ type Deps struct {
 	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
 	// Clock is the machine's clock, for all pauses.
-	Clock clock.PassiveClock
+	Clock clock.WithTicker
 	// Broker is the clock of the broker, for the times of wants.
 	Broker  clock.PassiveClock
 	Log     zerolog.Logger
 	Metrics *Metrics
 	// Tracer creates a span for each publish (nil: none).
 	Tracer *tracing.Tracer
+	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
+	Epoch   func(context.Context) (int64, error)
+	Auditor *audit.Auditor
+	// Health is ready while a session publishes.
+	Health *process.Part
 }
 
 // Reconciler publishes the differences between objects and the stream. Concurrent calls must be
@@ -93,8 +106,7 @@ type Reconciler struct {
 
 	pacing  *pacing
 	notices *notices
-	// fetchPinsUntil is when the history may respond again, in Unix nanoseconds.
-	fetchPinsUntil atomic.Int64
+	bodies  *pipeline.Bodies
 }
 
 // New returns a reconciler.
@@ -102,10 +114,10 @@ func New(c Config, d Deps) *Reconciler {
 	lines := process.NewSampledLog(d.Log)
 	return &Reconciler{
 		config: c, deps: d, lines: lines, pacing: newPacing(c, d, lines),
-		notices: &notices{
-			recorder: d.Recorder, budget: d.Events, minWait: c.Coalesce, log: d.Log, metrics: d.Metrics,
-			objects: map[types.NamespacedName]*noticesOf{},
-		},
+		notices: &notices{config: c, deps: d, objects: map[types.NamespacedName]*noticesOf{}},
+		bodies: d.Client.Bodies(func(err error) {
+			d.Log.Warn().Err(err).Msg("the history was not read, so pinned keys are fetched for a minute")
+		}),
 	}
 }
 
@@ -125,9 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
-	r.fulfilPins(ctx, &p)
 	again = r.pacing.holdBack(o, &p)
-	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
 		if wait := r.pacing.coalesceWait(name); wait > 0 {
 			later, err := r.notices.emit(ctx, name)
@@ -137,6 +147,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if o != nil {
 		again = pace.Soonest(again, r.pacing.limitRepairs(name, o.SeenAt, &p))
 	}
+	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
+	r.fulfilPins(ctx, &p)
 	changed := r.notices.queue(name, o, p.Notices)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
@@ -144,6 +156,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	later, unwritten := r.notices.emit(ctx, name)
 	return pace.Soonest(again, later), errors.Join(err, unwritten)
+}
+
+// lookup is the maximum time to look for the pinned bodies of an object in the history.
+const lookup = time.Second
+
+// fulfilPins asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their wants only
+// set the refresh timer. If the body is gone when the writer looks, the audit finds the key.
+func (r *Reconciler) fulfilPins(ctx context.Context, p *plan.Plan) {
+	ctx, cancel := context.WithTimeout(ctx, lookup)
+	defer cancel()
+	pins := 0
+	for _, w := range p.Publish {
+		asked := w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
+		if w.GetSha256() == "" || w.GetCached() != nil || asked || pins == pipeline.MaxFulfilled {
+			continue
+		}
+		if _, found := r.bodies.Find(ctx, w.GetNamespace(), w.GetSha256()); found {
+			w.Cached, p.Report = &v1.Cached{Sha256: w.GetSha256()}, true
+			pins++
+		}
+	}
 }
 
 // recordResults records in the index which wants have a result in the object.

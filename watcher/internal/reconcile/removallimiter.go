@@ -80,7 +80,7 @@ func (p *pacing) holdBack(o *annotated.Object, of *plan.Plan) (again time.Durati
 	if unsent == 0 && l.kept == 0 {
 		return 0
 	}
-	if now := p.clock.Now(); now.Sub(l.countedAt) >= countInterval {
+	if now := p.deps.Clock.Now(); now.Sub(l.countedAt) >= countInterval {
 		p.count(now)
 	}
 	switch {
@@ -110,7 +110,7 @@ func (p *pacing) count(now time.Time) {
 		t := l.tallies[s.namespace]
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	p.objects.Each(func(o *annotated.Object) {
+	p.deps.Objects.Each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
 		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), p.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
@@ -137,13 +137,13 @@ func (p *pacing) count(now time.Time) {
 	if l.all {
 		l.kept = sum.due
 	}
-	p.metrics.heldBack.Set(float64(l.kept))
+	p.deps.Metrics.heldBack.Set(float64(l.kept))
 	switch {
 	case l.all && !before.all:
-		p.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+		p.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
 	case l.kept == 0 && before.kept > 0:
-		p.log.Info().Msg("no removals are held back any more")
+		p.deps.Log.Info().Msg("no removals are held back any more")
 	}
 }
 

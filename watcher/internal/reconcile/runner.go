@@ -10,19 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
-	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 const (
@@ -33,48 +24,16 @@ const (
 	firstPause = 50 * time.Millisecond
 )
 
-// RunnerConfig has the settings of a Runner.
-type RunnerConfig struct {
-	// Workers is the maximum number of concurrent reconciles.
-	Workers int
-	// CheckInterval is the interval between comparisons of the stream with the session.
-	CheckInterval time.Duration
-	// InScope reports whether a namespace is watched.
-	InScope func(namespace string) bool
-	// Installation is in the wants that this watcher and its standbys publish (empty: unknown).
-	Installation string
-}
-
-// RunnerDeps are the dependencies of a Runner.
-type RunnerDeps struct {
-	Client *pipeline.Client
-	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
-	Epoch      func(context.Context) (int64, error)
-	Index      *wantindex.Index
-	Backlog    *wantindex.Backlog
-	Objects    *annotated.Quota
-	Reconciler *Reconciler
-	Auditor    *audit.Auditor
-	// Health is ready while a session publishes.
-	Health  *process.Part
-	Clock   clock.WithTicker
-	Log     zerolog.Logger
-	Metrics *RunnerMetrics
-}
-
 // Runner runs one session after another: it reads the stream of requests and publishes wants until that reading is
 // outdated.
 type Runner struct {
-	config RunnerConfig
-	deps   RunnerDeps
+	*Reconciler
+
 	// current is the queue of the running session, if any.
 	current atomic.Pointer[pace.Work]
 	// outOfScope is the last logged number of ignored wants.
 	outOfScope int
 }
-
-// NewRunner returns a Runner.
-func NewRunner(c RunnerConfig, d RunnerDeps) *Runner { return &Runner{config: c, deps: d} }
 
 // Changed passes a changed object to the running session. A live change precedes the wants.
 // Without a session nothing is missed, because each one begins with all objects.
@@ -153,25 +112,6 @@ func (r *Runner) connected(ctx context.Context) bool {
 		}
 	}
 	return ctx.Err() == nil
-}
-
-// RunnerMetrics are the metrics of a Runner.
-type RunnerMetrics struct {
-	queue            *kube.QueueMetrics
-	sessions, purges prometheus.Counter
-	outOfScope       prometheus.Gauge
-}
-
-// NewRunnerMetrics creates the metrics in the watcher's set and in one with standard names.
-func NewRunnerMetrics(own, standard *metric.Set) *RunnerMetrics {
-	return &RunnerMetrics{
-		sessions: own.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
-		purges: own.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
-			"The watcher fills it again at once."),
-		outOfScope: own.Gauge("out_of_scope_wants",
-			"Ignored wants of unwatched namespaces, from other installations."),
-		queue: kube.NewQueueMetrics(standard, QueueName),
-	}
 }
 
 var (

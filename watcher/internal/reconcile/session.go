@@ -15,8 +15,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
-// QueueName is the name of the queue in metrics.
-const QueueName = "watcher"
+// queueName is the name of the queue in metrics.
+const queueName = "watcher"
 
 // session publishes wants based on one reading of the stream.
 type session struct {
@@ -49,7 +49,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	r.deps.Metrics.sessions.Inc()
 	return &session{
 		epoch:    epoch,
-		queue:    pace.NewWork(QueueName, r.deps.Metrics.queue),
+		queue:    pace.NewWork(queueName, r.deps.Metrics.queue),
 		failures: rate.Sometimes{Interval: time.Minute},
 		wakeUp:   make(chan struct{}, 1),
 	}, nil
@@ -141,7 +141,7 @@ func (r *Runner) enqueueAll(s *session) {
 func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := r.deps.Reconciler.Reconcile(ctx, name)
+	again, err := r.Reconcile(ctx, name)
 	if again > 0 {
 		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)

@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func newBench(t *testing.T) *bench {
 	broker := natstest.Broker(t, natstest.Options{})
 	js := natstest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
 	registry := prometheus.NewRegistry()
-	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
+	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"), metric.Standard(registry))
 	b := &bench{
 		WithT: NewWithT(t), t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: gbytes.NewBuffer(),
 		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
@@ -130,6 +131,9 @@ func (b *bench) Get(name types.NamespacedName) *annotated.Object {
 	}
 	return b.object
 }
+
+// Names returns no names, because no session runs.
+func (b *bench) Names() []types.NamespacedName { return nil }
 
 // Each visits the objects.
 func (b *bench) Each(visit func(*annotated.Object)) {
@@ -282,6 +286,32 @@ func TestTheBrokersClockAffectsOnlyTheTimeOfAWant(t *testing.T) {
 	b.request("https://example.com/2", "k")
 	b.Expect(b.reconcileLater()).To(BeZero())
 	b.Expect(b.published()).To(Equal(2))
+}
+
+func TestTheHistoryIsReadOnlyForAPlanThatIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	js := b.client.JetStream()
+	b.Expect(pipeline.Ensure(t.Context(), js, pipeline.Topology{HistoryBytes: 16 << 20})).Error().NotTo(HaveOccurred())
+	pinned := pipeline.Digest("body")
+	b.Expect(js.Publish(t.Context(), pipeline.BodySubject(cm.Namespace, pinned), []byte("body"))).Error().
+		NotTo(HaveOccurred())
+	var reads atomic.Int64
+	spy := natstest.Connect(t, b.broker).Conn()
+	b.Expect(spy.Subscribe("$JS.API.DIRECT.GET."+pipeline.History+".>", func(*nats.Msg) { reads.Add(1) })).Error().
+		NotTo(HaveOccurred())
+	b.Expect(spy.Flush()).To(Succeed())
+	b.request("https://example.com/1", "k")
+	b.reconcile()
+	b.object.Request.SHA256 = map[string]string{"k": pinned}
+	for range 3 {
+		b.Expect(b.reconcile()).To(Equal(coalesce))
+	}
+	b.reconcileLater()
+	b.Expect(b.want("k").GetCached().GetSha256()).To(Equal(pinned))
+	b.Expect(b.requests()).To(Equal(1))
+	b.Eventually(reads.Load).Should(BeNumerically(">", 0))
+	b.Expect(reads.Load()).To(BeEquivalentTo(1), "of the plan that was carried out")
 }
 
 func TestAFailedPublishDelaysNoRetry(t *testing.T) {
