@@ -2,8 +2,6 @@ package watcher_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -130,78 +127,28 @@ func (m muted) Read(p []byte) (n int, err error) {
 	}
 }
 
-var _ = Describe("A watcher whose keys all lost their annotation", func() {
-	const keys = 60
-
-	var w *world
-
-	// The keys were asked for by an annotation that none of the objects has.
-	const lost = "example.com/curl-me-that"
-	other := func(o *options) { o.config.Selection.Grammar.Keys = []string{lost} }
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		held := status.Status{Keys: map[string]status.Entry{"k": {
-			URL: "https://example.com", SHA256: digest("body"), Size: 4, FetchedAt: time.Now(),
-			Fence: status.Fence{Epoch: 1, Seq: 1}, Annotation: lost,
-		}}}
-		w.createAll(ctx, keys, func(n int) string { return fmt.Sprint("cm-", n) }, "k=example.com")
-		for n := range keys {
-			w.patch(ctx, annotation.FieldManager, fmt.Sprint("cm-", n), object{
-				"data": object{"k": "body"}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
-			})
-		}
-	})
-
-	It("removes no key, even after a restart, and another one that is asked for them fetches them", func(ctx SpecContext) {
-		for range 2 {
-			wrong := w.watch(other).awaitReady()
-			Eventually(wrong.log).Should(gbytes.Say("refusing to remove so many keys of a namespace at once"))
-			Eventually(func() (float64, error) {
-				return suitetest.MetricValue(wrong.metrics, "curlmethat_watcher_held_back_removals")
-			}).Should(BeEquivalentTo(keys))
-			wrong.stop()
-		}
-		right := w.watch().awaitReady()
-		Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(keys))
-		Expect(suitetest.MetricValue(right.metrics, "curlmethat_watcher_held_back_removals")).To(BeZero())
-		Expect(w.sequence(ctx, pipeline.Results)()).To(BeZero())
-	})
-
-	It("removes all keys with --max-removals=0", func(ctx SpecContext) {
-		w.watch(other, func(o *options) { o.config.MaxRemovals.Keys = 0 })
-		Eventually(w.sequence(ctx, pipeline.Results)).Should(BeEquivalentTo(keys))
-	})
-})
-
 var _ = Describe("Two watchers", func() {
 	It("publish each want once if both are active", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		one, two := w.watch(), w.watch()
 		one.awaitReady()
 		two.awaitReady()
-		for n := range 30 {
-			w.create(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d", n))
+		name := func(n int) string { return fmt.Sprint("cm-", n) }
+		const count = 30
+		for times, do := range []func(n int){
+			func(n int) { w.create(ctx, name(n), "k=example.com/1") },
+			func(n int) { w.ask(ctx, name(n), "k=example.com/2") },
+			func(n int) { w.delete(ctx, name(n)) },
+		} {
+			for n := range count {
+				do(n)
+			}
+			for n := range count {
+				Eventually(w.url(ctx, w.key(name(n), "k"))).Should(
+					Equal([]string{"https://example.com/1", "https://example.com/2", ""}[times]))
+			}
+			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(count * (times + 1)))
 		}
-		for n := range 30 {
-			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d", n)))
-		}
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(30))
-		for n := range 30 {
-			w.ask(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d/new", n))
-		}
-		for n := range 30 {
-			Eventually(w.url(ctx,
-				w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d/new", n)))
-		}
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(60))
-		for n := range 30 {
-			w.delete(ctx, fmt.Sprintf("cm-%d", n))
-		}
-		for n := range 30 {
-			Eventually(w.retracted(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(BeTrue())
-		}
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(90))
 	})
 })
 
@@ -210,7 +157,7 @@ func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()
 	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
 	w.report(ctx, key, func(e *status.Entry) {
-		e.SHA256 = digest(body)
+		e.SHA256 = pipeline.Digest(body)
 		e.Size = int64(len(body))
 		e.Error, e.Drift = "", ""
 	}, object{"data": object{key.Key: body}})
@@ -230,11 +177,6 @@ func (w *world) report(ctx context.Context, key pipeline.Key, change func(*statu
 	s.Keys[key.Key] = entry
 	patch["metadata"] = object{"annotations": object{annotation.StatusKey: s.String()}}
 	w.patch(ctx, annotation.FieldManager, key.Name, patch)
-}
-
-func digest(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
 }
 
 // satisfied creates a ConfigMap with one written key.

@@ -50,7 +50,7 @@ var _ = Describe("A watcher", func() {
 		empty()
 		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
 		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
-		Expect(w.want(ctx, settled)().GetCached().GetSha256()).To(Equal(digest("body of example.com/a")))
+		Expect(w.want(ctx, settled)().GetCached().GetSha256()).To(Equal(pipeline.Digest("body of example.com/a")))
 		Expect(w.want(ctx, waiting)().GetCached()).To(BeNil())
 		Expect(w.notes(ctx, "Drifted")).To(BeEmpty())
 	}
@@ -207,7 +207,7 @@ var _ = Describe("A key with an hourly refresh", func() {
 		want, sequence, err := w.pipeline.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.pipeline.SetTimer(ctx, &v1.Due{
-			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: digest("body")},
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: pipeline.Digest("body")},
 		}, time.Now().Add(5*time.Minute))).Error().NotTo(HaveOccurred())
 		w.fetch(ctx)
 		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
@@ -278,13 +278,8 @@ func (w *world) results(ctx context.Context) []*v1.Result {
 	return results
 }
 
-// reports returns the pending reconcile requests, and removals only requests that may remove keys.
+// reports returns the pending reconcile requests.
 func (w *world) reports(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
 	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })
-}
-
-func (w *world) removals(ctx context.Context) []*v1.Result {
-	GinkgoHelper()
-	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return !r.GetReconcile().GetRemove() })
 }

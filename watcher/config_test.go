@@ -162,36 +162,6 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 	)
 })
 
-var _ = Describe("A pair that breaks a rule", func() {
-	const sentence = "annotation curl-me-that, pair 2 (key k): the scheme must be http or https; use http:// or https://"
-
-	It("emits one Event, keeps the value of its key, and does not delay other pairs", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		first := w.watch().awaitReady()
-		key := w.satisfied(ctx, "cm", "example.com")
-		w.ask(ctx, "cm", "free=example.com k=ftp://example.com/?token=S3CR3T")
-		Eventually(w.url(ctx, w.key("cm", "free"))).Should(Equal("https://example.com"))
-		Eventually(w.retracted(ctx, key)).Should(BeTrue())
-		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
-		Eventually(first.value(own + "invalid_objects")).Should(BeEquivalentTo(1))
-
-		By("emitting no other Event when other pairs change or the watcher restarts")
-		w.ask(ctx, "cm", "more=example.com free=example.com k=ftp://example.com/other")
-		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com"))
-		first.stop()
-		w.watch().awaitReady()
-		w.ask(ctx, "cm", "more=example.com/2 free=example.com k=ftp://example.com/other")
-		Eventually(w.url(ctx, w.key("cm", "more"))).Should(Equal("https://example.com/2"))
-		Consistently(func() int { return len(w.notes(ctx, "InvalidAnnotation")) }).Should(Equal(1))
-		Expect(w.removals(ctx)).To(BeEmpty())
-
-		By("publishing the fixed pair as in sync")
-		w.ask(ctx, "cm", "free=example.com k=example.com")
-		Eventually(w.url(ctx, key)).Should(Equal("https://example.com"))
-		Expect(w.want(ctx, key)().GetCached().GetSha256()).To(Equal(digest("body of example.com")))
-	})
-})
-
 var _ = Describe("A forbidden namespace", func() {
 	It("does not delay others after a restart, and keeps its wants until it can be read", func(ctx SpecContext) {
 		w, closed := newWorld(ctx), newWorld(ctx)
@@ -242,15 +212,8 @@ func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.Policy
 }
 
 var _ = Describe("A namespace that exceeds its limits", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
-
-	limited := func(l annotated.Limits) func(*options) {
-		return func(o *options) { o.config.Quota = l }
-	}
-
-	It("gets some of its keys, the same ones after a restart, and others once there is room", func(ctx SpecContext) {
+	It("gets some of its keys, and others once there is room", func(ctx SpecContext) {
+		w := newWorld(ctx)
 		for n := range 3 {
 			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
 		}
@@ -262,27 +225,15 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 			}
 			return names
 		}
-		first := w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
+		i := w.watch(func(o *options) { o.config.Quota = annotated.Limits{Keys: 2} }).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
-		sentence := fmt.Sprintf("namespace %s asks for more than 2 keys and older ConfigMaps come first; remove some, "+
-			"or have --namespace-keys raised", w.namespace)
-		Eventually(func() []string { return w.notes(ctx, "InvalidAnnotation") }).Should(ConsistOf(sentence))
 		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
 		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
-
-		Expect(first.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
-		Expect(first.value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
-
-		By("restarting the watcher")
-		before := wanted()
-		first.stop()
-		w.watch(limited(annotated.Limits{Keys: 2})).awaitReady()
-		Consistently(wanted).Should(Equal(before))
-		Expect(w.notes(ctx, "InvalidAnnotation")).To(HaveLen(1))
-
-		By("deleting an object with a key")
-		w.delete(ctx, before[0])
-		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(before[0]))))
+		Expect(i.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
+		Expect(i.value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
+		gone := wanted()[0]
+		w.delete(ctx, gone)
+		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(gone))))
 	})
 })
 

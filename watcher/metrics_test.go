@@ -48,15 +48,15 @@ func moves() []move {
 		w.delete(ctx, "cm")
 	}
 	hold := func(ctx context.Context, w *world) { w.satisfied(ctx, "cm", "example.com") }
-	fail := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		held := status.Status{Keys: map[string]status.Entry{"k": {Error: "BadStatus", ErrorURL: "https://example.com"}}}
-		w.annotate(ctx, "cm", object{annotation.StatusKey: held.String()})
-	}
-	refuse := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		held := status.Status{Keys: map[string]status.Entry{"k": {Error: "WriteFailed", ErrorURL: "https://example.com"}}}
-		w.annotate(ctx, "cm", object{annotation.StatusKey: held.String()})
+	reports := func(e status.Entry) func(context.Context, *world) {
+		return func(ctx context.Context, w *world) {
+			create(ctx, w)
+			e.ErrorURL = "https://example.com"
+			w.annotate(ctx, "cm", object{
+				annotation.StatusKey:                  status.Status{Keys: map[string]status.Entry{"k": e}}.String(),
+				"x-kv8s.io/" + annotation.RefreshName: "10m",
+			})
+		}
 	}
 	contest := func(ctx context.Context, w *world) {
 		hold(ctx, w)
@@ -81,15 +81,6 @@ func moves() []move {
 	suspend := func(ctx context.Context, w *world) {
 		create(ctx, w)
 		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
-	}
-	neglect := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		held := status.Status{Keys: map[string]status.Entry{"k": {
-			Error: "BadStatus", ErrorURL: "https://example.com", Since: time.Now().Add(-time.Hour),
-		}}}
-		w.annotate(ctx, "cm", object{
-			annotation.StatusKey: held.String(), "x-kv8s.io/" + annotation.RefreshName: "10m",
-		})
 	}
 	drift := func(ctx context.Context, w *world) {
 		hold(ctx, w)
@@ -119,11 +110,14 @@ func moves() []move {
 			`workqueue_queue_duration_seconds{name="watcher"}`, `workqueue_work_duration_seconds{name="watcher"}`,
 		}},
 		{"a written key", hold, []string{own + `keys{state="ok"}`}},
-		{"a failing key", fail, []string{own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`}},
-		{"a refused key", refuse, []string{own + `keys{state="refused"}`}},
+		{"a failing key", reports(status.Entry{Error: "BadStatus"}), []string{own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`}},
+		{"a refused key", reports(status.Entry{Error: "WriteFailed"}), []string{own + `keys{state="refused"}`}},
 		{"a contested key", contest, []string{own + `keys{state="contested"}`}},
 		{"a suspended object", suspend, []string{own + `keys{state="ignored"}`}},
-		{"a key that fails for long", neglect, []string{own + "stale_keys"}},
+		{
+			"a key that fails for long", reports(status.Entry{Error: "BadStatus", Since: time.Now().Add(-time.Hour)}),
+			[]string{own + "stale_keys"},
+		},
 		{"a mistake", bad, []string{
 			own + "invalid_objects", own + "reconciles_published_total",
 			own + `events_emitted_total{reason="InvalidAnnotation"}`, `rest_client_requests_total{code="201",method="POST"}`,
