@@ -15,7 +15,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
@@ -156,27 +155,15 @@ var _ = Describe("Two watchers", func() {
 func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()
 	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
-	w.report(ctx, key, func(e *status.Entry) {
-		e.SHA256 = pipeline.Digest(body)
-		e.Size = int64(len(body))
-		e.Error, e.Drift = "", ""
-	}, object{"data": object{key.Key: body}})
-}
-
-// report writes the status of a key for its current want, together with a patch.
-func (w *world) report(ctx context.Context, key pipeline.Key, change func(*status.Entry), patch object) {
-	GinkgoHelper()
 	want, seq, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
-	cm := must(kube.CoreV1().ConfigMaps(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{}))
-	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
-	entry := s.Keys[key.Key]
-	entry.URL, entry.FetchedAt = want.GetUrl(), time.Now()
-	entry.Fence = status.Fence{Epoch: want.GetEpoch(), Seq: seq}
-	change(&entry)
-	s.Keys[key.Key] = entry
-	patch["metadata"] = object{"annotations": object{annotation.StatusKey: s.String()}}
-	w.patch(ctx, annotation.FieldManager, key.Name, patch)
+	held := status.Status{Keys: map[string]status.Entry{key.Key: {
+		URL: want.GetUrl(), SHA256: pipeline.Digest(body), Size: int64(len(body)), FetchedAt: time.Now(),
+		Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
+	}}}
+	w.patch(ctx, annotation.FieldManager, key.Name, object{
+		"data": object{key.Key: body}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+	})
 }
 
 // satisfied creates a ConfigMap with one written key.

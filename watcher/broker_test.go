@@ -20,7 +20,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 var _ = Describe("A watcher", func() {
@@ -117,34 +116,6 @@ var _ = Describe("A watcher", func() {
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))
 		Eventually(w.retracted(ctx, unwanted)).Should(BeTrue())
 		Expect(w.retracted(ctx, elsewhere)()).To(BeFalse(), "it belongs to another namespace")
-	})
-
-	It("publishes in a later epoch if the stream was restored to an earlier state", func(ctx SpecContext) {
-		w.watch(func(o *options) { o.pace.Audit = 200 * time.Millisecond }).awaitReady()
-		key := w.key("cm", "k")
-		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/curl-refresh"] = "1h" })
-		w.answer(ctx, key, "body")
-		held := status.Fence{Epoch: w.want(ctx, key)().GetEpoch(), Seq: 1_000_000}
-		w.report(ctx, key, func(e *status.Entry) { e.Fence = held }, object{})
-
-		By("publishing a want that is newer than the object's fence")
-		after := func() bool {
-			want, seq, err := w.pipeline.LastWant(ctx, key)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(w.trusted.Verify(want)).To(Succeed(), "the raised epoch is signed")
-			return status.Fence{Epoch: want.GetEpoch(), Seq: seq}.Newer(held)
-		}
-		Eventually(after).Should(BeTrue())
-		Expect(w.want(ctx, key)().GetCached()).NotTo(BeNil(), "no fetch is needed")
-
-		By("publishing it once")
-		sequence := w.sequence(ctx, pipeline.Requests)()
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(sequence))
-
-		By("publishing a later edit in that epoch too")
-		w.ask(ctx, "cm", "k=example.com/edited")
-		Eventually(w.url(ctx, key)).Should(HaveSuffix("/edited"))
-		Eventually(after).Should(BeTrue()) // published twice, because the sequence is known only after the first time
 	})
 })
 

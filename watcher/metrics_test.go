@@ -110,7 +110,9 @@ func moves() []move {
 			`workqueue_queue_duration_seconds{name="watcher"}`, `workqueue_work_duration_seconds{name="watcher"}`,
 		}},
 		{"a written key", hold, []string{own + `keys{state="ok"}`}},
-		{"a failing key", reports(status.Entry{Error: "BadStatus"}), []string{own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`}},
+		{"a failing key", reports(status.Entry{Error: "BadStatus"}), []string{
+			own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`,
+		}},
 		{"a refused key", reports(status.Entry{Error: "WriteFailed"}), []string{own + `keys{state="refused"}`}},
 		{"a contested key", contest, []string{own + `keys{state="contested"}`}},
 		{"a suspended object", suspend, []string{own + `keys{state="ignored"}`}},
@@ -277,7 +279,7 @@ func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 var _ = Describe("A want", func() {
-	It("has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
+	It("is signed, and has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
@@ -290,6 +292,7 @@ var _ = Describe("A want", func() {
 		began := time.Now()
 		w.create(ctx, "live", "k=example.com")
 		Eventually(w.want(ctx, w.key("live", "k"))).ShouldNot(BeNil())
+		Expect(w.trusted.Verify(asked("live"))).To(Succeed(), "it is signed")
 		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})

@@ -17,14 +17,13 @@ type Informer[T Kept] struct {
 	trim        func(object any) (trimmed[T], error)
 	notify      func(name types.NamespacedName, live bool)
 	count       func(Event)
+	now         func() time.Time
 	skipRefused bool
-
-	liveness map[string]*liveness // of the watch, by namespace
+	// namespaces has "" for all, or each watched one.
+	namespaces map[string]*namespace[T]
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]T
-	watched map[string]int  // number of objects that the watch delivers, cached or not, by namespace
-	waiting map[string]bool // namespaces that were not listed yet, and whether they are forbidden
 	synced  chan struct{}
 	inSync  func() // closes synced
 }
@@ -50,23 +49,26 @@ type Deps[O metav1.Object, T Kept] struct {
 // New returns an empty informer.
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
-		trim: transform(d.Read), notify: d.Notify, count: d.Count, skipRefused: c.SkipRefused,
-		objects:  map[types.NamespacedName]T{},
-		watched:  map[string]int{},
-		liveness: map[string]*liveness{},
-		waiting:  map[string]bool{},
-		synced:   make(chan struct{}),
+		trim: transform(d.Read), notify: d.Notify, count: d.Count, now: d.Now, skipRefused: c.SkipRefused,
+		namespaces: map[string]*namespace[T]{}, objects: map[types.NamespacedName]T{}, synced: make(chan struct{}),
 	}
 	s.inSync = sync.OnceFunc(func() { close(s.synced) })
 	namespaces := c.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
-	for _, namespace := range namespaces {
-		s.waiting[namespace] = false
-		s.liveness[namespace] = &liveness{now: d.Now}
+	for _, name := range namespaces {
+		s.namespaces[name] = &namespace[T]{Informer: s, name: name}
 	}
 	return s
+}
+
+// of returns the watched namespace that has the objects of a namespace.
+func (s *Informer[T]) of(name string) *namespace[T] {
+	if n, found := s.namespaces[name]; found {
+		return n
+	}
+	return s.namespaces[""]
 }
 
 // Get returns the cached part of an object, or nil.
@@ -100,21 +102,19 @@ func (s *Informer[T]) Len() int {
 }
 
 // Watched returns the number of objects that all watches deliver, cached or not.
-func (s *Informer[T]) Watched() int {
+func (s *Informer[T]) Watched() (sum int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	n := 0
-	for _, w := range s.watched {
-		n += w
+	for _, n := range s.namespaces {
+		sum += n.watched
 	}
-	return n
+	return sum
 }
 
 // Silence returns the time since the last response, of the slowest namespace (0 before the first).
-func (s *Informer[T]) Silence() time.Duration {
-	longest := time.Duration(0)
-	for _, liveness := range s.liveness {
-		longest = max(longest, liveness.silence())
+func (s *Informer[T]) Silence() (longest time.Duration) {
+	for _, n := range s.namespaces {
+		longest = max(longest, n.silence())
 	}
 	return longest
 }
@@ -122,13 +122,12 @@ func (s *Informer[T]) Silence() time.Duration {
 // Synced is closed when every namespace has been listed, except those skipped by SkipRefused.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
-// Listed reports whether a namespace has been listed, so that a missing object is gone.
-func (s *Informer[T]) Listed(namespace string) bool {
+// Listed reports whether a namespace has been listed or is not watched, so that a missing object is gone.
+func (s *Informer[T]) Listed(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, waits := s.waiting[namespace]
-	_, all := s.waiting[""]
-	return !waits && !all
+	n := s.of(name)
+	return n == nil || n.listed
 }
 
 // Put caches the response to our own write, so that the next reconciliation does not see the state
@@ -138,12 +137,8 @@ func (s *Informer[T]) Put(object any) {
 	if err != nil || o.isEmpty() {
 		return
 	}
-	liveness, found := s.liveness[o.name.Namespace]
-	if !found {
-		liveness = s.liveness[""]
-	}
 	s.mu.Lock()
-	changed := liveness.version() < o.version && s.put(o)
+	changed := s.of(o.name.Namespace).latest.Load() < o.version && s.put(o)
 	s.mu.Unlock()
 	if changed { // the response may include an edit that the watch has not delivered yet
 		s.notify(o.name, true)
@@ -171,25 +166,16 @@ func (s *Informer[T]) drop(name types.NamespacedName) bool {
 	return found
 }
 
-// refuse records a forbidden namespace.
-func (s *Informer[T]) refuse(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, waits := s.waiting[namespace]; waits && s.skipRefused {
-		s.waiting[namespace] = true
-		s.checkSynced()
-	}
-}
-
 // checkSynced closes synced if no namespace is left to wait for. The caller holds the lock.
 func (s *Informer[T]) checkSynced() {
-	if len(s.waiting) == len(s.liveness) {
-		return
-	}
-	for _, refused := range s.waiting {
-		if !refused {
+	listed := false
+	for _, n := range s.namespaces {
+		if !n.listed && !n.refused {
 			return
 		}
+		listed = listed || n.listed
 	}
-	s.inSync()
+	if listed {
+		s.inSync()
+	}
 }

@@ -3,8 +3,6 @@ package informer
 import (
 	"fmt"
 	"strconv"
-	"sync/atomic"
-	"time"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,32 +78,6 @@ func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], e
 		return trimmed[T]{}, fmt.Errorf("read an object: unexpected type %T", object)
 	}
 }
-
-// liveness tracks the last response and version of one watch. It is safe for concurrent use.
-type liveness struct {
-	now    func() time.Time
-	seen   atomic.Int64
-	latest atomic.Uint64
-}
-
-func (l *liveness) beat() { l.seen.Store(l.now().UnixNano()) }
-
-// silence returns the time since the last response (0 before the first).
-func (l *liveness) silence() time.Duration {
-	if l.seen.Load() == 0 {
-		return 0
-	}
-	return l.now().Sub(l.last())
-}
-
-func (l *liveness) last() time.Time { return time.Unix(0, l.seen.Load()) }
-
-func (l *liveness) version() uint64 { return l.latest.Load() }
-
-func (l *liveness) note(version uint64) { l.latest.Store(max(l.latest.Load(), version)) }
-
-// reset sets the version of a list, which may be lower.
-func (l *liveness) reset(version uint64) { l.latest.Store(version) }
 
 // Event is a kind of event from a watch.
 type Event string

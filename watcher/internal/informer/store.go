@@ -2,6 +2,8 @@ package informer
 
 import (
 	"cmp"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -9,63 +11,90 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
-// store is filled by the reflector of one namespace.
-type store[T Kept] struct {
+// namespace is the state of the watch of one namespace, or of all. Its reflector fills the informer through it.
+type namespace[T Kept] struct {
 	*Informer[T]
-	namespace string
+
+	// name is empty for all.
+	name string
+	// seen is the time of the last response, in Unix nanoseconds (0: none), and latest the last version.
+	seen   atomic.Int64
+	latest atomic.Uint64
+	// The lock of the Informer guards the number of objects that the watch delivers, cached or not, whether the
+	// namespace was listed, and whether it is forbidden.
+	watched         int
+	listed, refused bool
 }
 
-// reflectorStore has the methods that a reflector calls.
-type reflectorStore interface {
-	cache.ReflectorStore
-	cache.ReflectorBookmarkStore
-	cache.TransformingStore
+// beat records a response.
+func (n *namespace[T]) beat() { n.seen.Store(n.now().UnixNano()) }
+
+// silence returns the time since the last response (0 before the first).
+func (n *namespace[T]) silence() time.Duration {
+	seen := n.seen.Load()
+	if seen == 0 {
+		return 0
+	}
+	return n.now().Sub(time.Unix(0, seen))
+}
+
+// note records the version of a response. The caller holds the lock.
+func (n *namespace[T]) note(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
+
+// refuse records that the namespace is forbidden.
+func (n *namespace[T]) refuse() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.skipRefused {
+		n.refused = true
+		n.checkSynced()
+	}
 }
 
 // Transformer trims objects while a list is received. Each object counts as a response, because a long
 // list takes time.
-func (s store[T]) Transformer() cache.TransformFunc {
+func (n *namespace[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
-		s.liveness[s.namespace].beat()
-		return s.trim(object)
+		n.beat()
+		return n.trim(object)
 	}
 }
 
 // Add caches a new object.
-func (s store[T]) Add(object any) error { return s.take(object, Added, 1) }
+func (n *namespace[T]) Add(object any) error { return n.take(object, Added, 1) }
 
 // Update caches a changed object.
-func (s store[T]) Update(object any) error { return s.take(object, Modified, 0) }
+func (n *namespace[T]) Update(object any) error { return n.take(object, Modified, 0) }
 
 // Delete removes an object that is gone or no longer matches the selector.
-func (s store[T]) Delete(object any) error { return s.take(object, Deleted, -1) }
+func (n *namespace[T]) Delete(object any) error { return n.take(object, Deleted, -1) }
 
 // take handles an event that changes the number of watched objects by more.
-func (s store[T]) take(object any, e Event, more int) error {
-	o, err := s.trim(object)
+func (n *namespace[T]) take(object any, e Event, more int) error {
+	o, err := n.trim(object)
 	if err != nil {
 		return err
 	}
 	if e == Deleted {
 		o.kept = *new(T)
 	}
-	s.noteEvent(e)
-	s.mu.Lock()
-	s.watched[s.namespace] = max(0, s.watched[s.namespace]+more)
-	changed := s.put(o)
-	s.liveness[s.namespace].note(o.version)
-	s.mu.Unlock()
+	n.noteEvent(e)
+	n.mu.Lock()
+	n.watched = max(0, n.watched+more)
+	changed := n.put(o)
+	n.note(o.version)
+	n.mu.Unlock()
 	if changed {
-		s.notify(o.name, true)
+		n.notify(o.name, true)
 	}
 	return nil
 }
 
 // Replace replaces all objects by a list.
-func (s store[T]) Replace(list []any, version string) error {
+func (n *namespace[T]) Replace(list []any, version string) error {
 	listed := map[types.NamespacedName]T{}
 	for _, object := range list {
-		o, err := s.trim(object)
+		o, err := n.trim(object)
 		if err != nil {
 			return err
 		}
@@ -74,34 +103,33 @@ func (s store[T]) Replace(list []any, version string) error {
 			listed[o.name] = o.kept
 		}
 	}
-	s.noteEvent(List)
-	s.mu.Lock()
-	s.watched[s.namespace] = len(list)
-	changed := s.replace(listed)
-	s.liveness[s.namespace].reset(kube.Version(version))
-	delete(s.waiting, s.namespace)
-	s.checkSynced()
-	s.mu.Unlock()
+	n.noteEvent(List)
+	n.mu.Lock()
+	n.watched, n.listed = len(list), true
+	changed := n.replace(listed)
+	n.latest.Store(kube.Version(version)) // which may be lower
+	n.checkSynced()
+	n.mu.Unlock()
 	for _, name := range changed {
-		s.notify(name, false)
+		n.notify(name, false)
 	}
 	return nil
 }
 
 // replace caches a list, and returns the names of changed objects. A list wins even with lower versions,
 // as after a restore. An object of kind Namespace belongs to itself. The caller holds the lock.
-func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
+func (n *namespace[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedName {
 	var changed []types.NamespacedName
-	for name := range s.objects {
-		if _, still := listed[name]; !still && (s.namespace == "" || s.namespace == cmp.Or(name.Namespace, name.Name)) {
-			s.drop(name)
+	for name := range n.objects {
+		if _, still := listed[name]; !still && (n.name == "" || n.name == cmp.Or(name.Namespace, name.Name)) {
+			n.drop(name)
 			changed = append(changed, name)
 		}
 	}
 	for name, o := range listed {
-		old, found := s.objects[name]
+		old, found := n.objects[name]
 		if !found || old.meta().UID != o.meta().UID || old.meta().Version != o.meta().Version || o.meta().Version == 0 {
-			s.objects[name] = o
+			n.objects[name] = o
 			changed = append(changed, name)
 		}
 	}
@@ -109,21 +137,21 @@ func (s store[T]) replace(listed map[types.NamespacedName]T) []types.NamespacedN
 }
 
 // Bookmark records the version of a bookmark.
-func (s store[T]) Bookmark(version string) error {
-	s.noteEvent(Bookmark)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.liveness[s.namespace].note(kube.Version(version))
+func (n *namespace[T]) Bookmark(version string) error {
+	n.noteEvent(Bookmark)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.note(kube.Version(version))
 	return nil
 }
 
 // Resync does nothing: there is no resync period.
-func (s store[T]) Resync() error { return nil }
+func (n *namespace[T]) Resync() error { return nil }
 
 // noteEvent records a response of the watch.
-func (s store[T]) noteEvent(e Event) {
-	s.liveness[s.namespace].beat()
-	if s.count != nil {
-		s.count(e)
+func (n *namespace[T]) noteEvent(e Event) {
+	n.beat()
+	if n.count != nil {
+		n.count(e)
 	}
 }

@@ -92,11 +92,8 @@ type Source struct {
 // Watch fills the informer until ctx is done.
 func (s *Informer[T]) Watch(ctx context.Context, from Source) {
 	var namespaces sync.WaitGroup
-	for namespace, liveness := range s.liveness {
-		w := &namespaceWatch{
-			Source: from, namespace: namespace, store: store[T]{s, namespace}, liveness: liveness,
-			refused: func() { s.refuse(namespace) },
-		}
+	for _, n := range s.namespaces {
+		w := &namespaceWatch[T]{Source: from, namespace: n}
 		namespaces.Go(func() {
 			for ctx.Err() == nil {
 				w.untilStall(ctx)
@@ -107,20 +104,15 @@ func (s *Informer[T]) Watch(ctx context.Context, from Source) {
 }
 
 // namespaceWatch is the watch of one namespace, or of all.
-type namespaceWatch struct {
+type namespaceWatch[T Kept] struct {
 	Source
-	// namespace is empty for all.
-	namespace string
-	store     reflectorStore
-	liveness  *liveness
-	// refused is called if the namespace is forbidden.
-	refused func()
+	*namespace[T]
 
 	failing atomic.Bool
 }
 
 // untilStall watches until ctx is done or the watch must be restarted.
-func (w *namespaceWatch) untilStall(ctx context.Context) {
+func (w *namespaceWatch[T]) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -135,14 +127,14 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 			}, every, 0.1, true)
 		})
 	}
-	w.liveness.beat()
+	w.beat()
 	endIf(w.stalled, w.StallAfter/20)
 	if w.CompareEvery > 0 {
 		endIf(w.restored, w.CompareEvery)
 	}
 
 	log := kube.DebugLogr(w.Log)
-	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.store, cache.ReflectorOptions{
+	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.namespace, cache.ReflectorOptions{
 		Logger:          &log,
 		Name:            strings.ToLower(w.Objects.Name),
 		TypeDescription: w.Objects.Name,
@@ -151,11 +143,11 @@ func (w *namespaceWatch) untilStall(ctx context.Context) {
 }
 
 // stalled reports whether a watch without errors is silent.
-func (w *namespaceWatch) stalled(context.Context) bool {
-	if w.failing.Load() || w.liveness.silence() <= w.StallAfter {
+func (w *namespaceWatch[T]) stalled(context.Context) bool {
+	if w.failing.Load() || w.silence() <= w.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.namespace).Time("since", w.liveness.last()).Msg("the watch of " + w.Objects.Name +
+	w.Log.Warn().Str("namespace", w.name).Time("since", time.Unix(0, w.seen.Load())).Msg("the watch of " + w.Objects.Name +
 		" is silent, restarting it")
 	return true
 }
@@ -163,11 +155,11 @@ func (w *namespaceWatch) stalled(context.Context) bool {
 // restored reports whether the API server is at an earlier version than the watch: etcd was restored from
 // a backup. Such a watch delivers nothing until etcd reaches the old version again. The comparison lists
 // one object, and bypasses the API server's cache.
-func (w *namespaceWatch) restored(ctx context.Context) bool {
+func (w *namespaceWatch[T]) restored(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	latest := w.liveness.version()
-	list, err := w.Objects.List(ctx, w.namespace, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	latest := w.latest.Load()
+	list, err := w.Objects.List(ctx, w.name, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
@@ -179,7 +171,7 @@ func (w *namespaceWatch) restored(ctx context.Context) bool {
 	if now == 0 || now >= latest {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.namespace).Uint64("version", now).Uint64("seen", latest).
+	w.Log.Warn().Str("namespace", w.name).Uint64("version", now).Uint64("seen", latest).
 		Msg("the API server is at an earlier version than the watch, as after a restore: listing the " +
 			w.Objects.Name + " again")
 	return true
@@ -188,17 +180,17 @@ func (w *namespaceWatch) restored(ctx context.Context) bool {
 // compareTimeout is the timeout of one comparison.
 const compareTimeout = 10 * time.Second
 
-func (w *namespaceWatch) listWatch() *cache.ListWatch {
+func (w *namespaceWatch[T]) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = w.Selector
-			list, err := w.Objects.List(ctx, w.namespace, o)
+			list, err := w.Objects.List(ctx, w.name, o)
 			w.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = w.Selector
-			stream, err := w.Objects.Watch(ctx, w.namespace, o)
+			stream, err := w.Objects.Watch(ctx, w.name, o)
 			w.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
@@ -215,22 +207,22 @@ func closed(stream watch.Interface) error {
 
 // logTransition logs when the watch starts to fail and when it works again. An expired version, or a
 // server without streaming lists, is not a failure, because the reflector falls back to a list.
-func (w *namespaceWatch) logTransition(ctx context.Context, err error) {
+func (w *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}
 	if apierrors.IsForbidden(err) {
-		w.refused()
+		w.refuse()
 	}
 	switch failed := w.failing.Swap(err != nil); {
 	case err != nil && !failed:
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.namespace).Msg("the " + w.Objects.Name +
+		w.Log.Warn().Err(err).Str("namespace", w.name).Msg("the " + w.Objects.Name +
 			" cannot be watched, retrying")
 	case err == nil && failed:
-		w.Log.Info().Str("namespace", w.namespace).Msg("watching the " + w.Objects.Name + " again")
+		w.Log.Info().Str("namespace", w.name).Msg("watching the " + w.Objects.Name + " again")
 	}
 }
 

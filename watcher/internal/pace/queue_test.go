@@ -3,6 +3,7 @@ package pace_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,4 +81,11 @@ func TestUnderAWorkqueue(t *testing.T) {
 	work.Done(name("a/a"))
 	next("a/b")
 	g.Expect(work.Len()).To(BeZero())
+}
+
+func TestTheShorterWaitIsTheSoonest(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]time.Duration{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 2, 1}, {2, 1, 1}} {
+		NewWithT(t).Expect(pace.Soonest(c[0], c[1])).To(Equal(c[2]), "of %v", c[:2])
+	}
 }

@@ -96,31 +96,6 @@ func TestARepairThatCannotBePublishedDoesNotCount(t *testing.T) {
 	b.Expect(b.reasons()).To(And(Equal(before), Not(ContainElement("Contested"))))
 }
 
-func TestTheShortestPauseDecidesWhenToReconcileAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.request("https://example.com", "a", "b")
-	b.reconcile()
-	b.write("a")
-	b.write("b")
-	for range 4 {
-		b.removeKey("a")
-		b.clock.Step(10 * time.Second)
-		b.reconcile()
-		b.write("a")
-		b.reconcileLater()
-	}
-	for range 3 {
-		b.removeKey("b")
-		b.reconcileLater()
-		b.write("b")
-		b.reconcileLater()
-	}
-	b.removeKey("a")
-	b.removeKey("b")
-	b.Expect(b.reconcileLater()).To(Equal(10*time.Second - 2*coalesce))
-}
-
 // reconcileInvalid reconciles after invalid.
 func (b *bench) reconcileInvalid(text string) {
 	b.t.Helper()

@@ -186,23 +186,6 @@ func TestAFewNamespacesHoldBackNoOthers(t *testing.T) {
 	b.expectRemovals(80, 0)
 }
 
-func TestKeysOfOtherOwnersAreNotHeldBack(t *testing.T) {
-	t.Parallel()
-	b := newCluster(t, 100)
-	for _, o := range b.others[:60] {
-		o.Owned = annotation.Ownership{State: annotation.Foreign}
-		o.Status = entries(map[string]status.Entry{"k": {Error: "KeyExists", ErrorURL: "https://example.com"}})
-	}
-	b.removePairs(b.others[:60]...)
-	b.reconcileAll(b.others[:60])
-	b.expectRemovals(60, 0)
-
-	t.Log("They do not count as removals of values either.")
-	b.removePairs(b.others[60:]...)
-	b.reconcileAll(b.others[60:])
-	b.expectRemovals(100, 0)
-}
-
 func TestRemovalsWithinAMinuteAddUp(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
