@@ -178,7 +178,8 @@ var _ = Describe("A key with an hourly refresh", func() {
 		want, sequence, err := w.pipeline.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.pipeline.SetTimer(ctx, &v1.Due{
-			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: pipeline.Digest("body")},
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
+			Cached: &v1.Cached{Sha256: pipeline.Digest("body")},
 		}, time.Now().Add(5*time.Minute))).Error().NotTo(HaveOccurred())
 		w.fetch(ctx)
 		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).

@@ -107,16 +107,14 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 }
 
 // createAll creates ConfigMaps concurrently.
-func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string,
-	more ...func(*corev1.ConfigMap),
-) {
+func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string) {
 	GinkgoHelper()
 	var creating sync.WaitGroup
 	for first := range 8 {
 		creating.Go(func() {
 			defer GinkgoRecover()
 			for n := first; n < count; n += 8 {
-				w.create(ctx, name(n), value, more...)
+				w.create(ctx, name(n), value)
 			}
 		})
 	}
@@ -126,13 +124,10 @@ func (w *world) createAll(ctx context.Context, count int, name func(n int) strin
 type object = map[string]any
 
 // patch applies a merge patch as a field manager.
-func (w *world) patch(ctx context.Context, manager, name string, change object) *corev1.ConfigMap {
+func (w *world) patch(ctx context.Context, manager, name string, change object) {
 	GinkgoHelper()
-	text := must(json.Marshal(change))
-	cm, err := kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, text,
-		metav1.PatchOptions{FieldManager: manager})
-	Expect(err).NotTo(HaveOccurred())
-	return cm
+	must(kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, must(json.Marshal(change)),
+		metav1.PatchOptions{FieldManager: manager}))
 }
 
 // annotate sets annotations (nil removes one).
