@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ func goldenPage(name, markup string) {
 	for _, v := range volatile {
 		markup = v.pattern.ReplaceAllString(markup, v.text)
 	}
-	golden(filepath.Join("console", name+".html"), markup)
+	golden("console/"+name+".html", markup)
 }
 
 var _ = Describe("A page of the console", func() {

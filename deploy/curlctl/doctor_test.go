@@ -1,13 +1,9 @@
 package curlctl_test
 
 import (
-	"bufio"
 	"context"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -61,35 +57,6 @@ var _ = Describe("doctor", func() {
 		Expect(r.code).To(Equal(7))
 		Expect(flat(r.out)).To(MatchRegexp("timers +bad +1 timer of 2 overdue To fix it: restart the leader"))
 		Expect(w.ok(ctx, "timers")).To(ContainSubstring("overdue"))
-	})
-
-	It("finds a server with a known fault by its version", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		between := suitetest.Must((&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"))
-		DeferCleanup(between.Close)
-		go func() { // tells the client an older version
-			client, err := between.Accept()
-			if err != nil {
-				return
-			}
-			defer client.Close()
-			server, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(w.server.URL(), "nats://"))
-			if err != nil {
-				return
-			}
-			defer server.Close()
-			go func() { _, _ = io.Copy(server, client) }()
-			version := regexp.MustCompile(`^(INFO .*"version":")[^"]+`)
-			for lines := bufio.NewReader(server); err == nil; {
-				var line string
-				line, err = lines.ReadString('\n')
-				_, _ = io.WriteString(client, version.ReplaceAllString(line, "${1}2.14.6"))
-			}
-		}()
-		old := &world{server: w.server, js: w.js, connect: []string{"--nats-url", between.Addr().String()}}
-		r := old.run(ctx, "doctor")
-		Expect(r.code).To(Equal(7))
-		Expect(flat(r.out)).To(MatchRegexp("version +bad +upgrade NATS 2.14.6 to 2.14.7 or newer: it leaks"))
 	})
 
 	It("finds a replica that is behind or offline", func(ctx SpecContext) {

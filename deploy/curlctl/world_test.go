@@ -9,8 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +21,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -280,15 +281,18 @@ var (
 // flat joins the words of a text with single spaces.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// golden compares output with a file. UPDATE_GOLDEN=1 writes it.
+// golden compares output with a part of a file. UPDATE_GOLDEN=1 writes it.
 func golden(name, printed string) {
 	GinkgoHelper()
+	const path = "testdata/golden.txtar"
 	printed = times.ReplaceAllString(printed, "2026-01-31 12:00:00 UTC")
 	printed = ports.ReplaceAllString(printed, "$1:4222")
-	file := filepath.Join("testdata", name+".golden")
+	all := suitetest.Must(txtar.ParseFile(path))
+	at := slices.IndexFunc(all.Files, func(f txtar.File) bool { return f.Name == name })
+	Expect(at).To(BeNumerically(">=", 0), "%s has no part %s", path, name)
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		Expect(os.WriteFile(file, []byte(printed), 0o644)).To(Succeed())
+		all.Files[at].Data = []byte(printed)
+		Expect(os.WriteFile(path, txtar.Format(all), 0o644)).To(Succeed())
 	}
-	expected := suitetest.Must(os.ReadFile(file))
-	Expect(printed).To(Equal(string(expected)), "UPDATE_GOLDEN=1 go test writes %s", file)
+	Expect(printed).To(Equal(string(all.Files[at].Data)), "UPDATE_GOLDEN=1 go test writes %s of %s", name, path)
 }

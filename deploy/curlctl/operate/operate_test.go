@@ -42,25 +42,6 @@ var _ = Describe("The client of operators", func() {
 		return due
 	}
 
-	It("publishes a due once, which replaces the timer", func(ctx SpecContext) {
-		due := wanted(key)
-		at := time.Now().Add(time.Hour)
-		Expect(client.SetTimer(ctx, due, at)).Error().NotTo(HaveOccurred())
-		timer := suitetest.Must(client.PendingTimer(ctx, key))
-		Expect(timer.At).To(BeTemporally("==", at.UTC()))
-		Expect(timer.Due.GetReplayOf()).To(BeEquivalentTo(7))
-
-		Expect(client.PublishDue(ctx, due, "once")).To(BeFalse())
-		Expect(client.PendingTimer(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
-		Expect(client.PublishDue(ctx, due, "once")).To(BeTrue())
-	})
-
-	It("refuses a due of a replaced want", func(ctx SpecContext) {
-		due := wanted(key)
-		Expect(client.PublishTombstone(ctx, key, due.GetWantSequence())).Error().NotTo(HaveOccurred())
-		Expect(client.PublishDue(ctx, due, "late")).Error().To(MatchError(pipeline.ErrSuperseded))
-	})
-
 	It("lists wants and timers by object", func(ctx SpecContext) {
 		Expect(client.Waiting(ctx, 1)).Error().To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
