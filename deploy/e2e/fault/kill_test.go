@@ -24,13 +24,8 @@ var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
 
-const (
-	// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are
-	// redelivered.
-	shortAckWait = 3 * time.Second
-	// aWhile is how long specs watch that something does not happen.
-	aWhile = time.Second
-)
+// shortAckWait replaces the default AckWait of 30 s, after which the messages of a killed service are redelivered.
+const shortAckWait = 3 * time.Second
 
 // behindGateway starts a gateway to the suite's cluster, and returns it with options for a world whose named
 // services use it.
