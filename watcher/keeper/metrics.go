@@ -144,7 +144,8 @@ func count(watchers *informer.Informer[*watcher], now time.Time) []map[string]fl
 		}
 	})
 	return []map[string]float64{
-		states, {"": notReady.Seconds()},
+		states,
+		{"": notReady.Seconds()},
 		{
 			string(plan.Starting): float64(pods.Injected - pods.Ready - pods.Failing),
 			string(plan.Ready):    float64(pods.Ready),
