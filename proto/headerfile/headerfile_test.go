@@ -1,7 +1,13 @@
 package headerfile_test
 
 import (
+	"net/url"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
@@ -95,4 +101,108 @@ func TestOnlyAPathThatServersReadInOneWayIsBelowAPrefix(t *testing.T) {
 			t.Errorf("%q is below /v1", path)
 		}
 	}
+}
+
+// readings are the ways in which servers and proxies interpret a path.
+var readings = []func(string) string{
+	func(s string) string {
+		return escape.ReplaceAllStringFunc(s, func(e string) string {
+			b, _ := strconv.ParseUint(e[1:], 16, 8)
+			return string([]byte{byte(b)})
+		})
+	},
+	func(s string) string {
+		return wideEscape.ReplaceAllStringFunc(s, func(e string) string {
+			r, _ := strconv.ParseUint(e[2:], 16, 16)
+			return string(rune(r))
+		})
+	},
+	// overlong UTF-8
+	strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xc0\xaf", "/", "\xe0\x80\xaf", "/").Replace,
+	strings.NewReplacer("\xc1\x9c", "\\").Replace,
+	// the nearest ASCII character
+	strings.NewReplacer("\uff0e", ".", "\uff0f", "/", "\uff3c", "\\", "\u2024", ".", "\u2215", "/", "\u2044", "/").Replace,
+	strings.NewReplacer("\\", "/").Replace,
+	strings.NewReplacer(" ", "").Replace,
+	func(s string) string { return parameters.ReplaceAllString(s, "") },
+	cutAt("\x00"), cutAt("?"), cutAt("#"),
+	func(s string) string { // without the eighth bit
+		return strings.Map(func(r rune) rune { return r & 0x7f }, string([]rune(s)))
+	},
+	func(s string) string { // without control characters
+		return strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return -1
+			}
+			return r
+		}, s)
+	},
+	func(s string) string { // as file names on Windows
+		segments := strings.Split(s, "/")
+		for i, segment := range segments {
+			if segment != "." && segment != ".." {
+				segments[i] = strings.TrimRight(segment, ". ")
+			}
+			if strings.Trim(segment, " ") == ".." {
+				segments[i] = ".."
+			}
+		}
+		return strings.Join(segments, "/")
+	},
+}
+
+func cutAt(end string) func(string) string {
+	return func(s string) string { before, _, _ := strings.Cut(s, end); return before }
+}
+
+var (
+	escape     = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+	wideEscape = regexp.MustCompile(`%[uU][0-9A-Fa-f]{4}`)
+	parameters = regexp.MustCompile(`;[^/]*`)
+)
+
+// leaves returns a reading of a path that is outside of a prefix, after at most that many steps.
+func leaves(p, prefix string, steps int, seen map[string]bool) (string, bool) {
+	if seen[p] {
+		return "", false
+	}
+	seen[p] = true
+	if clean := path.Clean("/" + p); clean != prefix && !strings.HasPrefix(clean, prefix+"/") {
+		return p, true
+	}
+	if steps == 0 {
+		return "", false
+	}
+	for _, read := range readings {
+		if found, ok := leaves(read(p), prefix, steps-1, seen); ok {
+			return found, true
+		}
+	}
+	return "", false
+}
+
+// FuzzPathBelowPrefix checks that a path below a prefix stays below it in every reading.
+func FuzzPathBelowPrefix(f *testing.F) {
+	for _, path := range append(plain(), ambiguous()...) {
+		f.Add(strings.TrimPrefix(path, "/v1/"))
+	}
+	f.Fuzz(func(t *testing.T, rest string) {
+		if len(rest) > 200 {
+			return
+		}
+		for _, raw := range []string{"/v1/" + rest, "/v1" + rest} {
+			sent := raw
+			if u, err := url.Parse("https://a.example.com" + raw); err == nil {
+				sent = u.EscapedPath()
+			}
+			for _, p := range []string{raw, sent} {
+				if !headerfile.Below(p, "/v1") {
+					continue
+				}
+				if reading, ok := leaves(p, "/v1", 4, map[string]bool{}); ok {
+					t.Fatalf("%q counts as below /v1, and may be read as %q", p, reading)
+				}
+			}
+		}
+	})
 }

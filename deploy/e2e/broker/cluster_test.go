@@ -3,8 +3,10 @@ package broker_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -17,6 +19,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -98,6 +101,18 @@ func consumerLeader(ctx context.Context, g Gomega, _ brokers, js jetstream.JetSt
 	return c.CachedInfo().Cluster.Leader
 }
 
+// follower returns a server with a replica of the stream of requests that leads neither the stream nor the
+// consumer.
+func follower(ctx context.Context, g Gomega, b brokers, js jetstream.JetStream) string {
+	handing := consumerLeader(ctx, g, b, js)
+	for _, replica := range requests(ctx, g, js).Replicas {
+		if replica.Name != handing {
+			return replica.Name
+		}
+	}
+	return ""
+}
+
 // metaLeader returns the leader that places streams and consumers.
 func metaLeader(ctx context.Context, g Gomega, b brokers, _ jetstream.JetStream) string {
 	text, _, err := process.Get(ctx, b[0].MonitorURL()+"/jsz")
@@ -162,6 +177,42 @@ var _ = Describe("A cluster of three brokers", func() {
 		b.eventuallyCurrent(ctx, w.JetStream)
 	})
 
+	It("restarts a stream with few messages and a large gap of sequence numbers", func(ctx SpecContext) {
+		const gap = 30_000
+		b := runCluster(ctx)
+		w := env.World(ctx, world.Options{Broker: b.all(), AckWait: shortAckWait})
+		load := w.Begin(ctx, 20)
+		load.EventuallyEnds(ctx, time.Minute)
+		for range gap {
+			suitetest.Must(w.JetStream.PublishAsync("curl.begun.gap", nil, jetstream.WithStallWait(time.Minute)))
+		}
+		Eventually(ctx, w.JetStream.PublishAsyncComplete()).WithTimeout(time.Minute).Should(BeClosed())
+		Expect(b[0].Kill()).To(Succeed())
+		for i, cm := range load.ConfigMaps { // each want replaces one before the gap
+			cm.Ask(ctx, "mydata="+w.Origin.Page(fmt.Sprint("/after-", i)).Says("after").URL())
+		}
+		began := time.Now()
+		Expect(b[0].Start()).To(Succeed())
+		b.eventuallyCurrent(ctx, w.JetStream)
+		AddReportEntry("catching up", time.Since(began).String())
+		for _, cm := range load.ConfigMaps {
+			cm.EventuallyHasData(ctx, "mydata", "after")
+		}
+	})
+
+	It("fetches a key after the next audit if the consumer has passed its want", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		w := env.World(ctx, world.Audited(world.Options{Broker: b.all(), AckWait: shortAckWait}))
+		Expect(w.Fetcher().Kill()).To(Succeed())
+		page := w.Origin.Page("/passed").Says("body")
+		cm := w.Create(ctx, "passed", world.Asking("mydata="+page.URL()))
+		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+		passed := suitetest.Must(consumer.Next(jetstream.FetchMaxWait(10 * aWhile)))
+		Expect(passed.DoubleAck(ctx)).To(Succeed())
+		w.Fetcher().Restart(ctx)
+		cm.EventuallyHasData(ctx, "mydata", "body")
+	})
+
 	It("restores lost messages without a GET for held keys when leaders step down during audits", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		w := env.World(ctx, world.Audited(world.Options{Broker: b.all()}))
@@ -186,5 +237,27 @@ var _ = Describe("A cluster of three brokers", func() {
 		w.EventuallyQuiet(ctx)
 		Expect(held.Hits()).To(Equal(filling))
 		Expect(kept.Writes(ctx)).To(Equal(1))
+	})
+
+	It("reads wants from the other servers after one is killed", func(ctx SpecContext) {
+		b := runCluster(ctx)
+		js := b.connect()
+		c := pipeline.NewClient(js)
+		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "key"}
+		suitetest.Must(c.PublishWant(ctx,
+			&v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Uid: "uid", Url: "https://a.example"}, 0))
+		b.kill(ctx, js, follower)
+		var readers sync.WaitGroup
+		defer readers.Wait()
+		for range 12 { // some may be sent to the killed server
+			readers.Go(func() {
+				defer GinkgoRecover()
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				found := 0
+				Expect(c.LoadWants(ctx, func(pipeline.Message) error { found++; return nil })).To(Succeed())
+				Expect(found).To(Equal(1))
+			})
+		}
 	})
 })

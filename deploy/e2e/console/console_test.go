@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -122,6 +124,29 @@ func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 			}
 			Expect(client.PublishDeadLetter(ctx, key, letter, strconv.Itoa(i))).To(Succeed())
 		}
+	}
+}
+
+// work reads messages like two fetchers and two writers, until the spec ends. Some stay in flight.
+func work(ctx context.Context, js jetstream.JetStream) {
+	GinkgoHelper()
+	for stream, name := range map[string]string{
+		pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
+	} {
+		for range 2 {
+			consumer := suitetest.Must(js.Consumer(ctx, stream, name))
+			reading := suitetest.Must(consumer.Consume(func(m jetstream.Msg) {
+				if about, err := m.Metadata(); err == nil && about.Sequence.Consumer%80 != 0 {
+					_ = m.Ack()
+				}
+			}, jetstream.PullMaxMessages(50)))
+			DeferCleanup(reading.Stop)
+		}
+		Eventually(ctx, func(g Gomega) {
+			consumer, err := js.Consumer(ctx, stream, name)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(consumer.CachedInfo().NumPending).To(BeZero())
+		}).Should(Succeed())
 	}
 }
 
@@ -264,5 +289,29 @@ var _ = Describe("In a browser, the console", func() {
 			WithPolling(50 * time.Millisecond).Should(Equal("true"))
 		AddReportEntry("the banner is gone after", time.Since(back).String())
 		Expect(t.script(`window.same`)).To(Equal("1"), "the page was not reloaded")
+	})
+
+	It("has screenshots of less than 150 KB, also in the documentation", func(ctx SpecContext) {
+		fill(ctx, js, 840, 18)
+		work(ctx, js)
+		t := newTab(open(ctx, server.URL()))
+		for _, p := range []struct{ name, path, theme string }{
+			{"console-overview", "/", "light"},
+			{"console-failures", "/failures", "light"},
+			{"console-overview-dark", "/", "dark"},
+		} {
+			kept := filepath.Join("..", "..", "docs", p.name+".png")
+			t.do(scheme(p.theme), chromedp.EmulateViewport(1180, 600))
+			t.visit(p.path)
+			t.live()
+			picture := suitetest.Must(chromedp.Run(t.ctx, chromedp.CaptureScreenshot()))
+			size := And(BeNumerically(">", 10_000), BeNumerically("<", 150_000))
+			Expect(len(picture)).To(size, p.name)
+			if os.Getenv("UPDATE_PICTURES") != "" {
+				Expect(os.WriteFile(kept, picture, 0o644)).To(Succeed())
+			}
+			file := suitetest.Must(os.Stat(kept))
+			Expect(file.Size()).To(size, kept)
+		}
 	})
 })

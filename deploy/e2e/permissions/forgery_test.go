@@ -138,6 +138,32 @@ var _ = Describe("A compromised fetcher", func() {
 		Expect(after.Get(ctx).Data).NotTo(HaveKey("password"))
 		before.EventuallyLacks(ctx, "password")
 	})
+
+	// The ID must be the same if another fetcher gets the redelivered message, and all fetchers share one
+	// identity. So any fetcher can guess it.
+	It("can suppress another fetcher's dead letter by its ID, but not the report of that failure", func(ctx SpecContext) {
+		b := start(ctx, plain)
+		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
+		client := b.client("fetcher")
+		key := pipeline.Key{Namespace: "default", Name: "cm", Key: "mydata"}
+		other := pipeline.Key{Namespace: "default", Name: "other", Key: "mydata"}
+		failure := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}
+		Expect(client.PublishDeadLetter(ctx, other, &v1.DeadLetter{Failure: failure}, "1.7.dead")).To(Succeed())
+
+		want := &v1.Want{Namespace: key.Namespace, Name: key.Name, Key: key.Key, Epoch: 1}
+		Expect(client.PublishDeadLetter(ctx, key, &v1.DeadLetter{Want: want, Failure: failure}, "1.7.dead")).To(Succeed())
+		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).
+			To(Succeed())
+		for name, kept := range map[string]string{
+			pipeline.Failures: other.DeadLetter("Timeout", "a.example.com"),
+			pipeline.Results:  key.Failure(),
+		} {
+			stream := suitetest.Must(b.jetStream().Stream(ctx, name))
+			info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter(">")))
+			Expect(info.State.Subjects).To(Equal(map[string]uint64{kept: 1}))
+			Expect(info.Config.Duplicates).To(BeNumerically("<=", 5*time.Minute))
+		}
+	})
 })
 
 var _ = Describe("A compromised watcher", func() {

@@ -239,6 +239,16 @@ var _ = Describe("the operator's settings", func() {
 		Entry("NAT64 allowed: another port", nat64, "http://nat64.example.com:22/", "port"),
 	)
 
+	It("allow a random port of loopback by --allow-cidr alone", func(ctx SpecContext) {
+		names := suitetest.NewDNS()
+		names.Set("localhost", "127.0.0.1")
+		open := startCanary()
+		gate := must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
+
+		Expect(attempt(ctx, gate, fmt.Sprintf("http://localhost:%d/", open.Port))).To(Succeed())
+		Eventually(open.visits).Should(Receive())
+	})
+
 	Describe("the search list of resolv.conf", func() {
 		// The number of questions for an unknown name shows whether the search list was used: the
 		// name itself takes two questions, one for each family.

@@ -254,6 +254,27 @@ var _ = Describe("A good response", func() {
 		Eventually(w.pending).Should(BeZero())
 	})
 
+	It("is followed by a GET within the interval of the annotation, whatever Cache-Control and Expires say", func() {
+		o := serve(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/fresh" {
+				w.Header().Set("Cache-Control", "no-cache")
+				http.Redirect(w, r, "/fresh", http.StatusFound)
+				return
+			}
+			w.Header().Set("Cache-Control", "public, max-age=31536000, s-maxage=31536000, immutable")
+			w.Header().Set("Expires", "Fri, 31 Dec 2100 23:59:59 GMT")
+			says("hello there")(w, r)
+		})
+		f := w.fetcher()
+		for _, path := range []string{"/fresh", "/moved"} {
+			f.fetch(w.want(o.URL+path, every(10*time.Minute)))
+			for range 2 { // the first interval has a random part
+				Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("<=", 11*time.Minute), path)
+				f.elapse()
+			}
+		}
+	})
+
 	It("makes GETs conditional for less than a day, and not after a failure or if a person requests one", func() {
 		var conditional atomic.Bool
 		handler := func(w http.ResponseWriter, r *http.Request) {

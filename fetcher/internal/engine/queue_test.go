@@ -230,6 +230,22 @@ var _ = Describe("The budget of a namespace", func() {
 		Expect(o.gets.Load()).To(BeEquivalentTo(2), "another namespace has its own budget")
 	})
 
+	It("is not used up by unpublished bodies", func() {
+		w := newWorld(natstest.Options{}, pipeline.Topology{})
+		f := w.fetcher(func(o *fetcherOptions) {
+			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
+		})
+		o := serve(tagged(`"v1"`, strings.Repeat("x", 1000)))
+		f.fetch(w.want(o.URL, every(10*time.Minute)))
+		for range 5 {
+			w.clock.Advance(2 * time.Second)
+			w.fire(w.timer().Due)
+			f.step()
+		}
+		Expect(o.gets.Load()).To(BeEquivalentTo(6))
+		Expect(f.parked("namespace_bytes")).To(BeZero())
+	})
+
 	It("limits its dead letters, and further failures are published, counted and logged", func() {
 		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
 		f := w.fetcher(func(o *fetcherOptions) {

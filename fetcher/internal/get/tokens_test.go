@@ -78,6 +78,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		asked    atomic.Int32
 		answer   atomic.Pointer[http.HandlerFunc]
 		accepted atomic.Pointer[string]
+		password atomic.Pointer[string]
 		request  get.Request
 		entry    string
 	)
@@ -88,7 +89,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			n := asked.Add(1)
 			id, secret, _ := r.BasicAuth()
 			if r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read" || id != "me" ||
-				secret != "s3cr3t" {
+				secret != *password.Load() {
 				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
@@ -101,6 +102,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		ca, cfg, clock, seen = newAuthority(), get.Defaults(), &testClock{at: time.Now()}, &recorder{}
 		asked.Store(0)
 		accepted.Store(nil)
+		password.Store(new("s3cr3t"))
 		port := secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if good := accepted.Load(); good != nil && r.Header.Get("Authorization") != "Bearer "+*good {
@@ -166,6 +168,18 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(err.Credential).To(Equal("entry 1 of the header file"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
+	})
+
+	It("is renewed with a client secret that was rotated, under load, without a failed fetch", func(ctx SpecContext) {
+		grant(600)
+		client, reload := newReloading(cfg, get.Deps{Now: clock.Now})
+		load := func() { together(ctx, client, 20, request) }
+		load()
+		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
+		password.Store(new("rotated"))
+		Expect(reload()).To(Succeed())
+		clock.advance(9*time.Minute + 30*time.Second)
+		Eventually(func() string { load(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 	})
 
 	It("is not requested from the target of a redirect", func(ctx SpecContext) {
