@@ -113,7 +113,7 @@ func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.
 	error,
 ) {
 	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: dir, Build: c.BuildControlPlane, Progress: progress,
+		Dir: dir, Build: c.BuildControlPlane, AnyKubectl: true, Progress: progress,
 	})
 	if err != nil {
 		return nil, err

@@ -168,13 +168,16 @@ var _ = Describe("KUBEBUILDER_ASSETS", func() {
 		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	It("needs no kubectl if one is installed", func(ctx SpecContext) {
+	It("needs no kubectl if any will do and one is installed", func(ctx SpecContext) {
 		dir, installed := GinkgoT().TempDir(), GinkgoT().TempDir()
 		write(dir, "", "etcd", "kube-apiserver")
 		write(installed, "", "kubectl")
 		GinkgoT().Setenv("PATH", installed)
 		GinkgoT().Setenv(controlplane.EnvDir, dir)
-		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})).To(Equal(controlplane.Programs{Dir: dir}))
+		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{AnyKubectl: true})).
+			To(Equal(controlplane.Programs{Dir: dir}))
+		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})).Error().
+			To(MatchError(ContainSubstring("no kubectl in")))
 	})
 
 	DescribeTable("is rejected with one sentence for",
@@ -305,9 +308,14 @@ var _ = Describe("A cache of control planes", func() {
 
 	It("quotes the last lines of a failed build, and leaves no partial result", func(ctx SpecContext) {
 		useGo(`
-case $1 in
-list) echo k8s.io/api/core/v1 ;;
-build)
+case "$1 $2" in
+list\ -m)
+	generic=source/pkg/admission/plugin/policy/generic
+	mkdir -p $generic
+	touch $generic/policy_test_context.go
+	echo source ;;
+list*) echo k8s.io/api/core/v1 ;;
+build*)
 	echo k8s.io/api/core/v1
 	echo '# k8s.io/api/core/v1' >&2
 	echo 'types.go:1:1: no space left on device' >&2

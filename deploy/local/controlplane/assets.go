@@ -32,8 +32,10 @@ const (
 
 // ProgramOptions configure FindPrograms.
 type ProgramOptions struct {
-	// Build ignores KUBEBUILDER_ASSETS, archives of envtest and an installed kubectl.
+	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
 	Build bool
+	// AnyKubectl accepts an installed kubectl of any version, which saves a minute of a build.
+	AnyKubectl bool
 	// Progress receives the progress, for people. Nil means no output.
 	Progress io.Writer
 	// Cache is a folder with the programs of each version. Several processes may share it. The default is the
@@ -45,7 +47,7 @@ type ProgramOptions struct {
 	display *progress
 }
 
-// Programs are etcd, kube-apiserver and, unless one is installed, kubectl in one folder.
+// Programs are etcd, kube-apiserver and kubectl in one folder. With AnyKubectl, it may have no kubectl.
 type Programs struct {
 	Dir string
 }
@@ -95,9 +97,8 @@ func Kubectl() (string, bool) {
 	return found.Kubectl(), err == nil
 }
 
-// programs are the needed ones. People use their own kubectl, whose build takes a minute.
 func (o ProgramOptions) programs() []string {
-	if _, err := exec.LookPath(kubectl); err == nil && !o.Build {
+	if _, err := exec.LookPath(kubectl); err == nil && o.AnyKubectl {
 		return []string{etcd, apiServer}
 	}
 	return []string{etcd, apiServer, kubectl}

@@ -38,8 +38,8 @@ type Options struct {
 	Dir string
 	// Assets are the programs. The default is FindPrograms.
 	Assets Programs
-	// Build is an option of FindPrograms.
-	Build bool
+	// Build and AnyKubectl are options of FindPrograms.
+	Build, AnyKubectl bool
 	// Progress receives a line per step, for people. Nil means no output.
 	Progress io.Writer
 }
@@ -65,7 +65,10 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	}
 	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
 	if c.programs == (Programs{}) {
-		if c.programs, err = FindPrograms(ctx, ProgramOptions{Build: options.Build, Progress: options.Progress}); err != nil {
+		c.programs, err = FindPrograms(ctx, ProgramOptions{
+			Build: options.Build, AnyKubectl: options.AnyKubectl, Progress: options.Progress,
+		})
+		if err != nil {
 			return nil, err
 		}
 	}

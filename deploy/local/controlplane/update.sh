@@ -3,6 +3,9 @@
 #
 # k8s.io/kubernetes requires its staging modules at v0.0.0 and replaces them with folders. Its
 # replacements do not apply to modules that import it, so each staging module needs a replace here.
+#
+# Without FOLDER, the other modules have at least the versions that curl-me-that is built with, so that `make demo`
+# compiles a package that both use only once.
 set -eu
 version=${1:?usage: update.sh vMAJOR.MINOR.PATCH [FOLDER]}
 here=$(cd "${2:-$(dirname "$0")}" && pwd)
@@ -26,6 +29,10 @@ upstream=$(go env GOMODCACHE)/k8s.io/kubernetes@$version/go.mod
 	awk -v staging="v0.${version#v1.}" '/=> .\/staging\// {print $1" => "$1" "staging}' "$upstream"
 	echo ')'
 } >go.mod
+if [ $# = 1 ]; then
+	(cd "$here" && GOWORK='' go list -deps -f '{{with .Module}}{{if .Version}}-require={{.Path}}@{{.Version}}{{end}}{{end}}' ../cmd/curl-me-that) |
+		sort -u | grep -v '=k8s\.io/.*@v0\.[1-9]' | xargs go mod edit
+fi
 go mod tidy
 cp go.mod "$here/go.mod.txt"
 cp go.sum "$here/go.sum.txt"
