@@ -310,10 +310,10 @@ var _ = Describe("A cache of control planes", func() {
 		useGo(`
 case "$1 $2" in
 list\ -m)
-	generic=source/pkg/admission/plugin/policy/generic
-	mkdir -p $generic
-	touch $generic/policy_test_context.go
-	echo source ;;
+	generic=$PWD/source/pkg/admission/plugin/policy/generic
+	mkdir -p "$generic"
+	touch "$generic/policy_test_context.go"
+	echo "$PWD/source" ;;
 list*) echo k8s.io/api/core/v1 ;;
 build*)
 	echo k8s.io/api/core/v1
