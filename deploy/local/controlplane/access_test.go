@@ -246,6 +246,14 @@ var _ = Describe("An archive of envtest", func() {
 		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(found))
 	})
 
+	It("keeps its kubectl for others if an installed one will do", func(ctx SpecContext) {
+		write(os.Getenv("PATH"), "", "kubectl")
+		options.AnyKubectl = true
+		found := suitetest.Must(controlplane.FindPrograms(ctx, options))
+		options.AnyKubectl, options.Index = false, "http://127.0.0.1:1/index"
+		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(found))
+	})
+
 	It("is rejected if its checksum differs", func(ctx SpecContext) {
 		digest = strings.Repeat("0", 128)
 		Expect(controlplane.FindPrograms(ctx, options)).Error().To(MatchError(controlplane.ErrNoToolchain))

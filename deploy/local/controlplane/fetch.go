@@ -49,7 +49,7 @@ func (o ProgramOptions) fetch(ctx context.Context, scratch string) error {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return o.extract(file, scratch)
+	return extract(file, scratch)
 }
 
 func newest(ctx context.Context, releases *remote.HTTPClient) (versions.Concrete, versions.PlatformItem, error) {
@@ -75,7 +75,7 @@ func newest(ctx context.Context, releases *remote.HTTPClient) (versions.Concrete
 }
 
 // extract writes the programs of an archive into dir.
-func (o ProgramOptions) extract(archive io.Reader, dir string) error {
+func extract(archive io.Reader, dir string) error {
 	zipped, err := gzip.NewReader(archive)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (o ProgramOptions) extract(archive io.Reader, dir string) error {
 			return err
 		}
 		name := filepath.Base(header.Name)
-		if !slices.Contains(o.programs(), name) || header.Typeflag != tar.TypeReg {
+		if !slices.Contains(ProgramOptions{}.programs(), name) || header.Typeflag != tar.TypeReg {
 			continue
 		}
 		//nolint:gosec // a program
