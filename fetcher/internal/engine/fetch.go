@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -83,20 +84,26 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (ev event, ok bool) {
 
 // short returns the obstacle if the namespace has used up a budget that the fetch needs.
 func (e *Engine) short(t *trigger) *blocked {
-	busy, kind, text := throttle.Busy{Cause: namespaceBytes}, string(namespaceBytes),
-		"the namespace exceeded its budget of bodies, its GETs are delayed"
-	short := e.resultBytes.Check(t.key.Namespace)
-	if short == nil {
-		busy.Cause, kind = throttle.NamespaceShare, "processing"
-		text = "the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed"
-		short = e.processing.Check(t.key.Namespace)
+	for _, b := range []struct {
+		budget     *budget.Budget
+		cause      throttle.Cause
+		name, text string
+	}{
+		{
+			e.resultBytes, namespaceBytes, string(namespaceBytes),
+			"the namespace exceeded its budget of bodies, its GETs are delayed",
+		},
+		{
+			e.processing, throttle.NamespaceShare, "processing",
+			"the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed",
+		},
+	} {
+		if short := b.budget.Check(t.key.Namespace); short != nil {
+			e.logShortage(t, short, b.name, b.text)
+			return &blocked{Busy: throttle.Busy{Cause: b.cause, Pause: short.Wait}}
+		}
 	}
-	if short == nil {
-		return nil
-	}
-	e.logShortage(t, short, kind, text)
-	busy.Pause = short.Wait
-	return &blocked{Busy: busy}
+	return nil
 }
 
 // fetched is the outcome of a GET: no slot, a failure or a response.

@@ -19,7 +19,7 @@ import (
 
 // HistoryConfig says which bodies the history keeps.
 type HistoryConfig struct {
-	// Bytes limits what each namespace adds, so that one with large bodies does not push out those of others.
+	// Bytes limits what each namespace adds, so that its large bodies do not push out those of other namespaces.
 	Bytes budget.Config
 	// Credentials keeps bodies that were fetched with a credential, too.
 	Credentials bool
