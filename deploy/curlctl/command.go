@@ -38,7 +38,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 	cmd.SetFlagErrorFunc(process.FlagError)
 	cmd.AddCommand(
 		failingCommand(o), failuresCommand(o), replayCommand(o), refetchCommand(o),
-		statusCommand(o), wantsCommand(o), timersCommand(o), pauseCommand(o), resumeCommand(o),
+		statusCommand(o), wantsCommand(o), pauseCommand(o), resumeCommand(o),
 		checkCommand(o), handOverCommand(o), setupCommand(o), doctorCommand(o),
 		historyCommand(o), diffCommand(o), rollbackCommand(o), acceptCommand(o), unpinCommand(o),
 		identitiesCommand(o), consoleCommand(o), hooksCommand(o),

@@ -2,7 +2,6 @@ package curlctl
 
 import (
 	"context"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -30,6 +29,13 @@ const silently = cobra.ShellCompDirectiveNoFileComp
 // complete sets the completion of a flag.
 func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, by) // fails only if the flag does not exist
+}
+
+// completeFilters sets the completion of the flags that select keys or failures.
+func (o *options) completeFilters(cmd *cobra.Command, reasons []string) {
+	complete(cmd, "reason", cobra.FixedCompletions(reasons, silently))
+	complete(cmd, "name", o.wanted(func(w operate.Want) string { return w.Key.Name }))
+	complete(cmd, "host", o.wanted(func(w operate.Want) string { return condition.Host(w.Want.GetUrl()) }))
 }
 
 // candidates drops words that a shell could interpret, and makes the descriptions after a tab printable.
@@ -52,10 +58,7 @@ func candidates(all []string) []string {
 
 // completeContexts lists the contexts of the nats command.
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	files, err := filepath.Glob(filepath.Join(operate.ContextDir(), "context", "*.json"))
-	if err != nil {
-		return nil, silently
-	}
+	files, _ := filepath.Glob(filepath.Join(operate.ContextDir(), "context", "*.json")) // fails only for a wrong pattern
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
@@ -63,81 +66,54 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 }
 
 // live completes with data from NATS. Without a connection there are no candidates.
-func (o *options) live(
-	cmd *cobra.Command, read func(context.Context, *operate.Connection) []string,
-) ([]string, cobra.ShellCompDirective) {
-	_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
-	conn, err := o.NATS.Open(cmd.Context(), o.Kube)
-	if err != nil {
-		return nil, silently
+func (o *options) live(read func(context.Context, *operate.Client) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 && cmd.Name() != "replay" { // the only command with several arguments of a kind
+			return nil, silently
+		}
+		_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
+		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
+		if err != nil {
+			return nil, silently
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		ctx, end := conn.Refusals.CancelOnDenied(ctx)
+		defer end()
+		return candidates(read(ctx, conn.Client)), silently
 	}
-	defer conn.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-	defer cancel()
-	ctx, end := conn.Refusals.CancelOnDenied(ctx)
-	defer end()
-	return candidates(read(ctx, conn)), silently
 }
 
 // CompleteFailures lists IDs of failures.
-func (o *options) CompleteFailures(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if cmd.Name() == "show" && len(args) > 0 {
-		return nil, silently
-	}
-	return o.live(cmd, func(ctx context.Context, conn *operate.Connection) (ids []string) {
-		all := conn.Client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace})
-		for f, err := range all {
+func (o *options) CompleteFailures(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	return o.live(func(ctx context.Context, client *operate.Client) (ids []string) {
+		for f, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace}) {
 			if err != nil || len(ids) == completeMax {
-				return ids
+				break
 			}
 			ids = append(ids, strconv.FormatUint(f.ID, 10)+"\t"+f.Reason+" "+f.Key.String())
 		}
 		return ids
-	})
-}
-
-// CompleteHosts lists hosts with failures.
-func (o *options) CompleteHosts(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.live(cmd, func(ctx context.Context, conn *operate.Connection) []string {
-		hosts := map[string]bool{}
-		counts, err := conn.Client.CountDeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace})
-		if err != nil {
-			return nil
-		}
-		for k := range counts {
-			hosts[k.Host] = true
-		}
-		return slices.Sorted(maps.Keys(hosts))
-	})
-}
-
-// CompleteNames lists names of wanted ConfigMaps.
-func (o *options) CompleteNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.wanted(cmd, func(k pipeline.Key) string { return k.Name })
-}
-
-// CompleteNamespaces lists namespaces of wanted ConfigMaps.
-func (o *options) CompleteNamespaces(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.wanted(cmd, func(k pipeline.Key) string { return k.Namespace })
+	})(cmd, args, to)
 }
 
 // CompleteObjects lists wanted ConfigMaps as NAMESPACE/NAME.
-func (o *options) CompleteObjects(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, silently
-	}
-	return o.wanted(cmd, func(k pipeline.Key) string { return k.Namespace + "/" + k.Name })
+func (o *options) CompleteObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+	return o.wanted(func(w operate.Want) string { return w.Key.Namespace + "/" + w.Key.Name })(cmd, args, to)
 }
 
-func (o *options) wanted(cmd *cobra.Command, name func(pipeline.Key) string) ([]string, cobra.ShellCompDirective) {
-	return o.live(cmd, func(ctx context.Context, conn *operate.Connection) []string {
-		names := map[string]bool{}
-		for w, err := range conn.Client.Wants(ctx, o.Namespace, "") {
+// wanted completes with a field of wants.
+func (o *options) wanted(field func(operate.Want) string) cobra.CompletionFunc {
+	return o.live(func(ctx context.Context, client *operate.Client) (names []string) {
+		for w, err := range client.Wants(ctx, o.Namespace, "") {
 			if err != nil || len(names) == completeMax {
 				break
 			}
-			names[name(w.Key)] = true
+			if name := field(w); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
-		return slices.Sorted(maps.Keys(names))
+		return names
 	})
 }

@@ -3,10 +3,8 @@ package curlctl
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +12,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // defaultLimit is the number of listed failures without --limit.
@@ -22,7 +19,7 @@ const defaultLimit = 50
 
 // failuresCommand returns the command failures with its subcommands.
 func failuresCommand(o *options) *cobra.Command {
-	selected := &failureFilter{options: o}
+	selected := &failureFilter{}
 	limit, summary := defaultLimit, false
 	cmd := &cobra.Command{
 		Use: "failures", Aliases: []string{"failure"},
@@ -37,7 +34,7 @@ func failuresCommand(o *options) *cobra.Command {
 		}
 		return listFailures(ctx, s, selected.parsed, limit)
 	})
-	selected.bindFlags(cmd, func([]string) error { return notNegative("limit", limit) })
+	selected.bindFlags(o, cmd, func([]string) error { return notNegative("limit", limit) })
 	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
 	cmd.AddCommand(showCommand(o), purgeCommand(o))
@@ -69,7 +66,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			}
 		}
 	}
-	err = s.List(keys.Table(), rows, noFailures(f))
+	err = s.List(keys.FailureTable(), rows, noFailures(f))
 	if err == nil && more && !s.Out.ForPrograms() {
 		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
@@ -89,50 +86,41 @@ func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilt
 		operate.ReasonHost
 		Count uint64 `json:"count"`
 	}
-	return s.List(printer.Table{Columns: "REASON|HOST|FAILURES"}, printer.Rows(groups,
+	return list(s, groups, printer.Table{Columns: "REASON|HOST|FAILURES"}, noFailures(f),
 		func(k operate.ReasonHost) printer.Row {
 			return printer.Row{
 				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
 				Cells: printer.Cells(k.Reason, k.Host, counts[k]),
 			}
-		}), noFailures(f))
+		})
 }
 
 // failureFilter holds the flags that select failures.
 type failureFilter struct {
-	*options
 	keys.Selection
 	// parsed is valid from PreRunE on.
 	parsed operate.DeadLetterFilter
 }
 
 // bindFlags adds the flags. Before the command connects, it calls check and parses the filter.
-func (f *failureFilter) bindFlags(cmd *cobra.Command, check func(args []string) error) {
-	fs := cmd.Flags()
-	fs.StringVar(&f.Reason, "reason", "", "only failures with this reason, such as Timeout")
-	f.BindHost(cmd, &f.Host)
-	f.BindName(cmd, &f.Name)
-	fs.StringVar(&f.Key, "key", "", "only failures of this key")
-	fs.StringVar(&f.Since, "since", "", "only failures since a time (RFC 3339) or a duration ago, such as 2h")
-	fs.StringVar(&f.Until, "until", "", "only failures before a time (RFC 3339) or a duration ago, such as 10m")
+func (f *failureFilter) bindFlags(o *options, cmd *cobra.Command, check func(args []string) error) {
+	f.Each(func(flag, help string, value *string) {
+		if value != &f.Namespace { // a flag of all commands
+			cmd.Flags().StringVar(value, flag, "", help)
+		}
+	})
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		f.Namespace = o.Namespace
 		if err := check(args); err != nil {
 			return err
 		}
-		f.Selection.Namespace = f.options.Namespace
-		if f.parsed, err = f.Filter(f.Now()); err != nil {
+		if f.parsed, err = f.Filter(o.Now()); err != nil {
 			return usagef("--%w", err)
 		}
 		return nil
 	}
-	complete(cmd, "reason", cobra.FixedCompletions(keys.Reasons(), silently))
+	o.completeFilters(cmd, keys.Reasons())
 }
-
-// any reports whether any flag is set.
-func (f *failureFilter) any() bool { return f.narrows() || f.options.Namespace != "" }
-
-// narrows reports whether any flag other than --namespace is set.
-func (f *failureFilter) narrows() bool { return f.Selection != keys.Selection{} }
 
 // noFailures returns the message for an empty list.
 func noFailures(f operate.DeadLetterFilter) string {
@@ -143,7 +131,7 @@ func noFailures(f operate.DeadLetterFilter) string {
 }
 
 func purgeCommand(o *options) *cobra.Command {
-	selected := &failureFilter{options: o}
+	selected := &failureFilter{}
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "purge",
@@ -153,8 +141,8 @@ func purgeCommand(o *options) *cobra.Command {
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
 		return purge(ctx, s, selected.parsed, yes)
 	})
-	selected.bindFlags(cmd, func([]string) error {
-		if !selected.any() && !all {
+	selected.bindFlags(o, cmd, func([]string) error {
+		if len(selected.Words()) == 0 && !all {
 			return usagef("purge needs filters such as --host, or --all")
 		}
 		return nil
@@ -188,16 +176,21 @@ func purge(ctx context.Context, s *session, f operate.DeadLetterFilter, yes bool
 
 func showCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:               "show ID",
-		Short:             "Show one failed fetch with the server's response, and the current state of its key",
-		Args:              exactlyOne("the ID of a failure"),
+		Use:   "show ID",
+		Short: "Show one failed fetch with the server's response, and the current state of its key",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%s needs the ID of a failure; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
+			}
+			return nil
+		},
 		ValidArgsFunction: o.CompleteFailures,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
-			ids, err := failureIDs(args)
-			if err != nil {
-				return err
+			var selected keys.Selection
+			if err := selected.SetIDs(args); err != nil {
+				return usagef("%w", err)
 			}
-			f, err := readFailure(ctx, s, ids[0])
+			f, err := keys.Failure(ctx, s.Client, selected.IDs[0])
 			if err != nil {
 				return err
 			}
@@ -215,50 +208,19 @@ func showCommand(o *options) *cobra.Command {
 	}
 }
 
-// readFailure reads one failure.
-func readFailure(ctx context.Context, s *session, id uint64) (operate.DeadLetter, error) {
-	f, err := s.Client.DeadLetter(ctx, id)
-	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
-		return f, errorf(exitNotFound,
-			"failure %d not found, it may have been removed (`curlctl failures` lists all)", id)
-	}
-	return f, err
-}
-
 func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 	r, snippet := keys.NewRecord(f), keys.Snippet(f.Message.GetSnippet())
 	r.Now = keys.Now(keys.RequestOf(f.Message.GetWant()), key)
 	if s.Out.ForPrograms() {
-		return s.Out.Object(keys.Name(r.ID), struct {
+		return s.Out.Object(r.Row(s.Now()).Name, struct {
 			keys.Record
 			Snippet string `json:"snippet,omitempty"`
 		}{r, strings.Join(snippet, "\n")})
 	}
-	now := r.Now
-	if now == string(keys.Recovered) && !key.Condition.Checked.IsZero() {
-		now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
+	if r.Now == string(keys.Recovered) && !key.Condition.Checked.IsZero() {
+		r.Now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
 	}
-	replayOf := ""
-	if r.ReplayOf > 0 {
-		replayOf = "failure " + strconv.FormatUint(r.ReplayOf, 10)
-	}
-	s.Out.Fields([]printer.Field{
-		{Name: "Failure", Value: r.ID},
-		{Name: "ConfigMap", Value: r.Namespace + "/" + r.ConfigMap},
-		{Name: "UID", Value: r.UID},
-		{Name: "Key", Value: r.Key},
-		{Name: "URL", Value: r.URL},
-		{Name: "Refresh", Value: r.Refresh},
-		{Name: "Reason", Value: strings.TrimSuffix(r.Reason+": "+r.Sentence, ": ")},
-		{Name: "Attempts", Value: r.Attempts},
-		{Name: "First failure", Value: printer.Clock(r.FirstFailedAt)},
-		{Name: "Last failure", Value: printer.Clock(r.LastFailedAt)},
-		{Name: "Kept", Value: printer.Clock(r.KeptAt) + ", " + printer.Age(s.Now(), r.KeptAt) + " ago"},
-		{Name: "Replay of", Value: replayOf},
-		{Name: "Trace", Value: r.TraceID},
-		{Name: "Message", Value: r.Subject},
-		{Name: "Now", Value: now},
-	})
+	s.Out.Fields(r.Fields(s.Now()))
 	if len(snippet) > 0 {
 		s.Out.Linef("Response:")
 	}

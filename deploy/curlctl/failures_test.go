@@ -58,7 +58,7 @@ var _ = Describe("failures", func() {
 		Expect(names(ctx, "--host=A.example.com")).To(Equal([]string{"failure/3", "failure/1"}))
 		Expect(names(ctx, "-n", "shop")).To(Equal([]string{"failure/3"}))
 		Expect(names(ctx, "--name=cm-001")).To(Equal([]string{"failure/1"}))
-		Expect(names(ctx, "--key=k", "-A")).To(Equal([]string{"failure/3"}))
+		Expect(names(ctx, "--key=k")).To(Equal([]string{"failure/3"}))
 		Expect(names(ctx, "--since=1h")).To(HaveLen(3))
 		Expect(names(ctx, "--since=1m")).To(BeEmpty(), "they are 20 minutes old to the clock of the spec")
 		Expect(names(ctx, "--until=1m")).To(HaveLen(3))
@@ -138,15 +138,12 @@ var _ = Describe("failures", func() {
 			{[]string{"status", "--nats-nkey=command.go"}, 1, "curlctl: --nats-nkey: nkeys: no nkey seed found"},
 			{[]string{"status", "--nats-ca=command.go"}, 1, "curlctl: --nats-ca: nats: failed to parse root certificate"},
 			{[]string{"status", "--nats-cert=command.go"}, 1, "--nats-cert and --nats-key must be set together"},
-			{[]string{"status", "--connect-timeout=x"}, 2, "--connect-timeout: \"x\" is not a duration such as 10m"},
 			{[]string{"status", "--context=none"}, 3, "unknown context \"none\""},
 			{[]string{"wants", "--stale=x"}, 2, "--stale: \"x\" is neither true nor false"},
 			{[]string{"refetch"}, 2, "refetch needs NAMESPACE/NAME, --host, --url or --all"},
 			{[]string{"check"}, 2, "check needs either NAMESPACE/NAME or -f MANIFEST"},
 			{[]string{"check", "-f", "/nope"}, 1, "open /nope: no such file or directory"},
-			{[]string{"failing", "--limit=-3"}, 2, "--limit must not be negative"},
 			{[]string{"failures", "purge"}, 2, "purge needs filters such as --host, or --all"},
-			{[]string{"console", "--auth=x"}, 2, "--auth: \"x\" is not one of local, none"},
 			{[]string{"console", "--listen=x"}, 2, "--listen: \"x\" is not an address such as 127.0.0.1:8090"},
 			{[]string{"identities"}, 2, "identities needs either --out DIR or --secrets NAMESPACE"},
 			{
@@ -159,7 +156,6 @@ var _ = Describe("failures", func() {
 			{[]string{"failures", "nonsense"}, 2, "does not accept"},
 			{[]string{"failures", "purg"}, 2, "did you mean purge?"},
 			{[]string{"replai"}, 2, "did you mean replay?"},
-			{[]string{"failures", "-n", "x", "-A"}, 2, "namespace"},
 		} {
 			r := w.run(ctx, c.args...)
 			Expect(r.code).To(Equal(c.code), "%v: %s", c.args, r.err)
@@ -173,7 +169,7 @@ var _ = Describe("failures", func() {
 		Expect(r.code).To(Equal(5))
 		Expect(r.err).To(ContainSubstring("curlctl setup"))
 		w.server.Stop()
-		r = w.run(ctx, "failures", "--connect-timeout=200ms")
+		r = w.run(ctx, "failures")
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
 	})
@@ -239,13 +235,12 @@ var _ = Describe("failing", func() {
 		keys(ctx)
 		golden("failing-wide", w.ok(ctx, "failing", "-o", "wide"))
 		Expect(w.ok(ctx, "wants", "--stale", "-o", "name")).To(Equal("key/shop/missing/list\nkey/shop/old/list\n"))
-		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(HaveSuffix("No keys are stale.\n"))
+		Expect(w.run(ctx, "wants", "--stale", "-n", "elsewhere").err).To(HaveSuffix("No keys are wanted.\n"))
 		var list struct{ Items []map[string]any }
 		Expect(json.Unmarshal([]byte(w.ok(ctx, "wants", "--name", "slow", "-o", "json")), &list)).To(Succeed())
 		Expect(list.Items).To(ConsistOf(And(
 			HaveKey("lastChecked"), HaveKeyWithValue("state", "failing"), HaveKeyWithValue("reason", "Timeout"),
 		)))
-		Expect(w.ok(ctx, "timers", "--name", "paused-host", "-o", "wide")).To(ContainSubstring("pause of b.example.com"))
 	})
 
 	It("shows the pause of a host that responds with 429, which refetch ignores", func(ctx SpecContext) {
@@ -256,9 +251,8 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "failing", "-o", "wide") }).
 			Should(MatchRegexp(`failing +BadStatus 429 .* pause of localhost +1 `))
 		Expect(w.ok(ctx, "failures", "-o", "name")).To(BeEmpty(), "nothing was given up")
-		Expect(w.ok(ctx, "status")).To(MatchRegexp(`PAUSED HOST +REASON +KEYS +NEXT TRY\nlocalhost +BadStatus 429 +1 +39m\n`))
+		Expect(w.ok(ctx, "status")).To(MatchRegexp(`1 +failing +BadStatus 429 +localhost .* 39m \(paused\) `))
 		Expect(w.ok(ctx, "status", "-o", "json")).To(ContainSubstring(`"status": 429`))
-		Expect(w.ok(ctx, "timers", "-o", "wide")).To(MatchRegexp(`39m +retry .* pause of localhost +BadStatus 429 `))
 
 		w.ok(ctx, "refetch", "default/cm-001")
 		Eventually(site.gets.Load).Should(BeEquivalentTo(2), "an hour before the end of the pause")
@@ -268,7 +262,7 @@ var _ = Describe("failing", func() {
 		site.up.Store(true)
 		w.ok(ctx, "refetch", "default/cm-001")
 		Eventually(func() string { return w.ok(ctx, "failing", "--name=cm-001", "-o", "name") }).Should(BeEmpty())
-		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("PAUSED HOST"))
+		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("paused"))
 	})
 
 	It("lists an unsigned want that needs credentials as failing", func(ctx SpecContext) {
@@ -411,17 +405,9 @@ var _ = Describe("replay", func() {
 
 		site.up.Store(true)
 		apply()
-		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s", "-o", "json")
+		r = w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
 		Expect(r.code).To(BeZero(), r.err)
-		var list struct {
-			Items []struct{ Verdict, Outcome string }
-		}
-		Expect(json.Unmarshal([]byte(r.out), &list)).To(Succeed())
-		said := map[string]int{}
-		for _, item := range list.Items {
-			said[item.Verdict+":"+item.Outcome]++
-		}
-		Expect(said).To(Equal(map[string]int{"replayed:fetched": 2, "older failure of the same key:": 4}))
+		Expect(r.out).To(And(ContainSubstring("Skipped 4 failures: there is a newer one"), ContainSubstring("2 fetched")))
 	})
 
 	It("replays once if it runs twice without a fetcher", func(ctx SpecContext) {

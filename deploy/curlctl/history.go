@@ -236,19 +236,10 @@ func unpinCommand(o *options) *cobra.Command {
 		func(*versioned, *pinning) (string, error) { return "", nil })
 }
 
-// selected reports whether a key holds a selection, whose digest the server's body never has.
-func selected(object *metav1.PartialObjectMetadata, key string) bool {
-	grammar, err := keys.Grammar()
-	if err != nil {
-		return false
-	}
-	request, _ := grammar.ParseObject(object)
-	return request.Rules[key].Select != ""
-}
-
 // run prints the line that pins the key, and edits the object with --now.
 func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest string) error {
-	if digest != "" && selected(k.object, k.Key.Key) {
+	selects := keys.ReadObject(&k.object.ObjectMeta, nil).Request.Rules[k.Key.Key].Select != "" // no body has its digest
+	if digest != "" && selects {
 		return fmt.Errorf("key %s has a selection (curl-select), so it cannot be pinned to a digest", k.Key.Key)
 	}
 	name, value := pinOf(k.object, k.Key.Key, digest)

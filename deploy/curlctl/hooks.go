@@ -80,17 +80,10 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 // refetchAll returns a function that requests the fetch of all keys whose URL begins with a prefix.
 func refetchAll(client *operate.Client) hooks.Refetch {
 	return func(ctx context.Context, prefix string, id int64) (int, bool, error) {
-		r := refetching{url: prefix}
-		var items []*keys.Item
-		for w, err := range client.Wants(ctx, "", "") {
-			if err != nil {
-				return 0, false, err
-			}
-			if r.selects(w.Want.GetUrl()) {
-				items = append(items, &keys.Item{Key: w.Key, Verdict: keys.Wanted, Begun: id})
-			}
+		items, err := keys.Refetch{URL: prefix, Begun: id}.Items(ctx, client)
+		if err == nil {
+			err = keys.Replay(ctx, client, items, 0, nil)
 		}
-		err := keys.Replay(ctx, client, items, 0, nil)
 		verdicts := keys.Verdicts(items)
 		return len(items), verdicts[keys.Already] > 0 && verdicts[keys.Replayed] == 0, err
 	}

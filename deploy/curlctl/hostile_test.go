@@ -107,7 +107,6 @@ func examples(dir string) map[string][][]string {
 		"curlctl refetch":        {{"--all"}, {"ns/cm"}, {"ns/" + steering}},
 		"curlctl status":         {{}, {"ns/cm", "--kubeconfig=/nonexistent"}},
 		"curlctl wants":          {{}, {"--stale"}},
-		"curlctl timers":         none,
 		"curlctl pause":          {{"--for=1h"}},
 		"curlctl resume":         none,
 		"curlctl check":          {{"-f", manifest}, {"ns/cm", "--kubeconfig=/nonexistent"}},
@@ -121,7 +120,7 @@ func examples(dir string) map[string][][]string {
 		"curlctl doctor":         none,
 		"curlctl identities":     {{"--out", filepath.Join(dir, "identities")}},
 		"curlctl hooks":          {{"--config", "/nonexistent"}},
-		"curlctl console":        {{"--auth=none"}},
+		"curlctl console":        none,
 	}
 }
 
@@ -150,7 +149,7 @@ var _ = Describe("Tenants and servers", func() {
 		Expect(slices.Sorted(maps.Keys(shown))).To(Equal([]string{
 			"curlctl check", "curlctl failing", "curlctl failures",
 			"curlctl failures show",
-			"curlctl refetch", "curlctl replay", "curlctl status", "curlctl timers", "curlctl wants",
+			"curlctl refetch", "curlctl status", "curlctl wants",
 		}), "commands that have shown hostile text")
 	})
 

@@ -249,12 +249,9 @@ var _ = Describe("A ConfigMap", func() {
 		))
 		Expect(w.ok(ctx, "failing", "-n", namespace, "--reason=KeyExists", "-o", "name")).
 			To(Equal("key/" + namespace + "/exists/k\n"))
-		Expect(w.run(ctx, "failing", "-n", namespace, "--limit=1", "-o", "name").out).To(HavePrefix("key/" + namespace +
-			"/mistyped\n"))
 		Expect(w.run(ctx, "failing", "--reason=nonsense").code).To(Equal(2))
-		Expect(w.run(ctx, "failing", "--limit=-1").code).To(Equal(2))
 		Expect(w.ok(ctx, "wants", "-n", namespace, "--no-headers")).
-			To(And(MatchRegexp(`suspended +k +ignored`), MatchRegexp(`written +k +ok`)))
+			To(And(MatchRegexp(`ignored .* suspended +k\n`), MatchRegexp(`ok .* written +k\n`)))
 		Expect(w.ok(ctx, "status",
 			namespace+"/immutable")).To(MatchRegexp(`Key k: +refused Immutable for .*: the ConfigMap is immutable`))
 		Expect(w.ok(ctx, "status", namespace+"/suspended")).To(MatchRegexp(`Ignored: +it is suspended`))

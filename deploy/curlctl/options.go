@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,10 +23,10 @@ type options struct {
 	Print     printer.Options
 	Kube      kube.Options
 	Namespace string
+	// allNamespaces is the default, which people who know kubectl may say.
+	allNamespaces bool
 	// Now is the clock.
 	Now func() time.Time
-
-	allNamespaces bool
 }
 
 // BindFlags adds the flags.
@@ -40,23 +39,11 @@ func (o *options) BindFlags(cmd *cobra.Command) {
 	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
 	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), silently))
 	complete(cmd, "context", completeContexts)
-	complete(cmd, "namespace", o.CompleteNamespaces)
-}
-
-// BindName adds the flag --name.
-func (o *options) BindName(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "name", "", "only ConfigMaps with this name")
-	complete(cmd, "name", o.CompleteNames)
-}
-
-// BindHost adds the flag --host.
-func (o *options) BindHost(cmd *cobra.Command, host *string) {
-	cmd.Flags().StringVar(host, "host", "", "only this host")
-	complete(cmd, "host", o.CompleteHosts)
+	complete(cmd, "namespace", o.wanted(func(w operate.Want) string { return w.Key.Namespace }))
 }
 
 // Cluster returns a reader of the cluster.
-func (o *options) Cluster() *keys.Cluster { return &keys.Cluster{Options: o.Kube, Now: o.Now} }
+func (o *options) Cluster() *keys.Cluster { return &keys.Cluster{Options: o.Kube} }
 
 // RunE is the function of a cobra command.
 type RunE = func(cmd *cobra.Command, args []string) error
@@ -64,6 +51,9 @@ type RunE = func(cmd *cobra.Command, args []string) error
 // Offline returns the function of a command without NATS.
 func (o *options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args []string) error) RunE {
 	return func(cmd *cobra.Command, args []string) error {
+		if o.Namespace != "" && o.allNamespaces {
+			return usagef("give either --namespace or --all-namespaces")
+		}
 		if err := o.Print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
@@ -83,9 +73,6 @@ func (o *options) RunAnyway(do func(ctx context.Context, s *session, args []stri
 
 func (o *options) run(do func(ctx context.Context, s *session, args []string) error, anyway bool) RunE {
 	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
-		if o.Namespace != "" && o.allNamespaces {
-			return usagef("give either --namespace or --all-namespaces")
-		}
 		s := &session{options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}), cmd: cmd, args: args}
 		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
 		switch {
@@ -121,7 +108,7 @@ type session struct {
 // List prints rows. If there are none, it prints the message none for people.
 func (s *session) List(table printer.Table, rows iter.Seq2[printer.Row, error], none string) error {
 	n, err := s.Out.List(table, rows)
-	if err == nil && n == 0 && !s.Out.ForPrograms() {
+	if err == nil && n == 0 && none != "" && !s.Out.ForPrograms() {
 		s.Hint("%s", none)
 	}
 	return err
@@ -209,16 +196,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
-// exactlyOne requires exactly one argument, described by what.
-func exactlyOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("%s needs %s; see `%s --help`", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
 // Object parses NAMESPACE/NAME, or NAME with --namespace.
 func (o *options) Object(arg string) (namespace, name string, err error) {
 	namespace, name, found := strings.Cut(arg, "/")
@@ -231,20 +208,7 @@ func (o *options) Object(arg string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// failureIDs parses IDs as lists print them: 12, or failure/12.
-func failureIDs(args []string) ([]uint64, error) {
-	var ids []uint64
-	for _, arg := range args {
-		id, err := strconv.ParseUint(strings.TrimPrefix(arg, "failure/"), 10, 64)
-		if err != nil || id == 0 {
-			return nil, usagef("%q is not the ID of a failure (`curlctl failures` lists them)", arg)
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
-// ConfirmAbove is the maximum number of fetches without a confirmation prompt.
+// confirmAbove is the maximum number of fetches without a confirmation prompt.
 const confirmAbove = 100
 
 // Confirm asks a question. Without a terminal the answer is no.

@@ -35,15 +35,12 @@ var _ = Describe("The pipeline", func() {
 		w.backlog(ctx, 3)
 	}
 
-	It("shows wanted keys and timers", func(ctx SpecContext) {
+	It("shows wanted keys", func(ctx SpecContext) {
 		Expect(w.run(ctx, "wants").err).To(HaveSuffix("No keys are wanted.\n"))
-		Expect(w.run(ctx, "timers").err).To(Equal("Nothing is scheduled.\n"))
 		filled(ctx)
 		golden("wants", w.ok(ctx, "wants"))
-		golden("timers", w.ok(ctx, "timers"))
 		Expect(w.ok(ctx, "wants", "-n", "shop", "-o", "name")).To(Equal("key/shop/prices/k\n"))
 		Expect(w.ok(ctx, "wants", "-o", "json")).NotTo(ContainSubstring("secret"))
-		Expect(w.ok(ctx, "timers", "--name=cm-001", "-o", "name")).To(Equal("timer/default/cm-001/my.data\n"))
 	})
 
 	It("skips unreadable messages with a hint", func(ctx SpecContext) {
@@ -87,28 +84,12 @@ var _ = Describe("The pipeline", func() {
 		Expect(r.err).To(ContainSubstring("curlctl setup"))
 	})
 
-	It("lists the paused hosts with the most keys, and counts the others", func(ctx SpecContext) {
-		for i := range 8 {
-			due := &v1.Due{
-				Cause: v1.Cause_CAUSE_RETRY, Attempts: 1,
-				Reported: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 429, WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE,
-			}
-			w.timed(ctx, cm(i), fmt.Sprintf("https://h%d.example.com/", max(i, 1)), due,
-				time.Duration(30+10*i)*time.Minute+40*time.Second)
-		}
-		Expect(w.ok(ctx, "status")).To(MatchRegexp(`(?m)^PAUSED HOST +REASON +KEYS +NEXT TRY\n` +
-			`h1.example.com +BadStatus 429 +2 +10m\nh2.example.com +BadStatus 429 +1 +30m\nh3(.*\n)h4(.*\n)h5(.*\n)` +
-			"2 more, `curlctl timers` lists all waiting keys\\n"))
-		var view struct{ PausedHosts []struct{ Host string } }
-		Expect(json.Unmarshal([]byte(w.ok(ctx, "status", "-o", "json")), &view)).To(Succeed())
-		Expect(view.PausedHosts).To(HaveLen(7))
-	})
-
 	It("pauses and resumes without loss", func(ctx SpecContext) {
 		site := newOrigin()
 		site.up.Store(true)
 		w.fetch()
 		Expect(w.ok(ctx, "pause")).To(ContainSubstring("paused until `curlctl resume`"))
+		w.ok(ctx, "setup") // must not end the pause
 		Expect(w.ok(ctx, "status")).To(ContainSubstring("paused until `curlctl resume`"))
 		w.want(ctx, cm(1), site.URL)
 		w.want(ctx, cm(2), site.URL)
@@ -192,8 +173,11 @@ var _ = Describe("The pipeline", func() {
 	})
 })
 
-// nextTimer matches the time until the next timer, which is random.
-var nextTimer = regexp.MustCompile(`the next in .*`)
+// nextTimer and nextTry match the time until the next timer, of all or of a group of keys, which is random.
+var (
+	nextTimer = regexp.MustCompile(`the next in .*`)
+	nextTry   = regexp.MustCompile(`UTC   \S+ +team`)
+)
 
 // A host with 500 keys fails, recovers, and fails again.
 var _ = Describe("An operator on call", func() {
@@ -223,7 +207,7 @@ var _ = Describe("An operator on call", func() {
 		well := MatchRegexp(`Fetching: .*, 503 keys up to date\n`)
 		down := And(
 			MatchRegexp(`Fetching: .*, 500 of 503 keys failing\n`),
-			MatchRegexp(`(?m)^500 +failing +BadStatus 503 +localhost +20m +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC +`+
+			MatchRegexp(`(?m)^500 +failing +BadStatus 503 +localhost +20m +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC +\S+ +`+
 				`team-0 100, .* 2 more$`))
 		var transcript strings.Builder
 		tell := func(now string, expected types.GomegaMatcher) {
@@ -247,7 +231,7 @@ var _ = Describe("An operator on call", func() {
 		Eventually(func() int { return w.failed(ctx) }).WithTimeout(time.Minute).Should(Equal(many))
 		tell("A host fails.", down)
 		Expect(w.ok(ctx, "failing", "--host=127.0.0.1")).To(BeEmpty())
-		Expect(strings.Count(w.ok(ctx, "failing", "--reason=BadStatus", "--limit=7", "--no-headers"), "\n")).To(Equal(7))
+		Expect(strings.Count(w.ok(ctx, "failing", "--reason=BadStatus", "--no-headers"), "\n")).To(Equal(many))
 
 		By("the host recovering, with nothing left to replay")
 		bad.up.Store(true)
@@ -264,7 +248,7 @@ var _ = Describe("An operator on call", func() {
 		w.ok(ctx, "refetch", "--all", "--yes", "--rate=0")
 		Eventually(func() int { return w.failed(ctx) }).WithTimeout(time.Minute).Should(Equal(2 * many))
 		tell("It fails again.", down)
-		golden("night", transcript.String())
+		golden("night", nextTry.ReplaceAllString(transcript.String(), "UTC   2m         team"))
 		Expect(w.ok(ctx, "failures", "--limit=1", "--no-headers")).To(MatchRegexp(`BadStatus 503 +localhost .* failing `))
 		w.want(ctx, cm(4), good.URL)
 		Eventually(status).WithTimeout(time.Minute).Should(ContainSubstring("stopped: results wait and no writer takes them"))

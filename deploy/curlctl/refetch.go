@@ -8,8 +8,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // refetchRate is the default of --rate, per second.
@@ -17,12 +15,10 @@ const refetchRate = 50
 
 // refetching holds the flags of refetch.
 type refetching struct {
-	// namespace and name select ConfigMaps (empty: all).
-	namespace, name string
-	// host and url select keys by host and URL prefix (empty: all).
-	host, url string
-	rate      keys.Rate
-	all, yes  bool
+	keys.Refetch
+
+	rate     keys.Rate
+	all, yes bool
 }
 
 // refetchCommand returns the command refetch.
@@ -39,55 +35,34 @@ func refetchCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.CompleteObjects,
 	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
-		r.namespace = o.Namespace
+		r.Namespace = o.Namespace
 		switch {
-		case len(args) == 0 && !r.all && r.host == "" && r.url == "" || len(args) == 1 && r.all:
+		case len(args) == 0 && !r.all && r.Host == "" && r.URL == "" || len(args) == 1 && r.all:
 			return usagef("refetch needs NAMESPACE/NAME, --host, --url or --all")
-		case strings.ContainsAny(r.url, "?@"):
+		case strings.ContainsAny(r.URL, "?@"):
 			return usagef("--url must not have credentials or a query")
 		case len(args) == 1:
-			r.namespace, r.name, err = o.Object(args[0])
+			r.Namespace, r.Name, err = o.Object(args[0])
 		}
 		return err
 	}
 	cmd.RunE = o.Run(r.run)
-	cmd.Flags().StringVar(&r.host, "host", "", "fetch keys from this host")
-	cmd.Flags().StringVar(&r.url, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
+	cmd.Flags().StringVar(&r.Host, "host", "", "fetch keys from this host")
+	cmd.Flags().StringVar(&r.URL, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
 	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
 	cmd.Flags().Var(&r.rate, "rate", keys.RateUsage)
 	return cmd
 }
 
-// selects reports whether a URL has the host and the prefix.
-func (r *refetching) selects(raw string) bool {
-	if r.host != "" && !pipeline.HostIs(raw, r.host) {
-		return false
-	}
-	if r.url == "" {
-		return true
-	}
-	prefix, wrong := weburl.Canonical(r.url, "https")
-	rest, found := strings.CutPrefix(raw, prefix)
-	// A prefix that ends in the host must match the whole host.
-	endsInHost := strings.Count(prefix, "/") == 2
-	return wrong == "" && found && (!endsInHost || rest == "" || strings.ContainsAny(rest[:1], "/?"))
-}
-
 func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
-	var selected []*keys.Item
-	for w, err := range s.Client.Wants(ctx, r.namespace, r.name) {
-		if err != nil {
-			return err
-		}
-		if r.selects(w.Want.GetUrl()) {
-			selected = append(selected, &keys.Item{Key: w.Key, Verdict: keys.Wanted})
-		}
-	}
-	if len(selected) == 0 && r.name != "" {
-		return errorf(exitNotFound, "no keys are wanted for %s/%s: not found", r.namespace, r.name)
-	}
-	if len(selected) == 0 && !r.all {
+	selected, err := r.Items(ctx, s.Client)
+	switch {
+	case err != nil:
+		return err
+	case len(selected) == 0 && r.Name != "":
+		return errorf(exitNotFound, "no keys are wanted for %s/%s: not found", r.Namespace, r.Name)
+	case len(selected) == 0 && !r.all:
 		return errorf(exitNotFound, "no wanted key has this host and URL: not found")
 	}
 	if !r.yes && len(selected) > confirmAbove {
@@ -96,7 +71,7 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 		}
 	}
 	s.HintLoss()
-	err := keys.Replay(ctx, s.Client, selected, r.rate, s.Aside.Progress("requested", len(selected)))
+	err = keys.Replay(ctx, s.Client, selected, r.rate, s.Aside.Progress("requested", len(selected)))
 	if err == nil {
 		done := keys.Verdicts(selected)
 		s.Out.Linef("Requested %s.", printer.Plural(done[keys.Replayed]+done[keys.Already], "fetch"))

@@ -1,10 +1,8 @@
 package curlctl
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"strings"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
@@ -27,7 +24,6 @@ type replaying struct {
 	dryRun, yes, wait bool
 	alsoRecovered     bool
 	timeout           time.Duration
-	ids               []uint64
 
 	*session
 	items []*keys.Item
@@ -37,7 +33,7 @@ type replaying struct {
 
 // replayCommand returns the command replay.
 func replayCommand(o *options) *cobra.Command {
-	r := &replaying{selected: failureFilter{options: o}}
+	r := &replaying{}
 	cmd := &cobra.Command{
 		Use:   "replay [ID…]",
 		Short: "Fetch failed keys again, if they are still wanted",
@@ -49,7 +45,7 @@ func replayCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.CompleteFailures,
 	}
 	cmd.RunE = o.Run(r.run)
-	r.selected.bindFlags(cmd, r.validate)
+	r.selected.bindFlags(o, cmd, r.validate)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
 	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "also replay keys that were fetched since")
@@ -62,17 +58,20 @@ func replayCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (r *replaying) validate(args []string) (err error) {
-	if r.ids, err = failureIDs(args); err != nil {
-		return err
+func (r *replaying) validate(args []string) error {
+	filters := r.selected.Selection
+	filters.IDs = nil
+	if err := r.selected.SetIDs(args); err != nil {
+		return usagef("%w", err)
 	}
-	filtered := r.selected.any()
+	filtered := len(filters.Words()) > 0
+	filters.Namespace = ""
 	switch {
-	case len(r.ids) == 0 && !filtered && !r.all:
+	case len(args) == 0 && !filtered && !r.all:
 		return usagef("replay needs IDs, filters such as --host, or --all")
-	case len(r.ids) > 0 && (filtered || r.all):
+	case len(args) > 0 && (filtered || r.all):
 		return usagef("replay takes either IDs or filters, not both")
-	case r.all && r.selected.narrows():
+	case r.all && len(filters.Words()) > 0:
 		return usagef("replay takes either --all or filters such as --host, not both")
 	case r.timeout <= 0:
 		return usagef("--timeout must be positive")
@@ -82,11 +81,12 @@ func (r *replaying) validate(args []string) (err error) {
 
 func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error) {
 	r.session = s
-	if r.items, err = keys.PlanReplay(ctx, r.Client, r.failures(ctx), r.alsoRecovered); err != nil {
+	if r.items, err = keys.PlanReplay(ctx, r.Client,
+		keys.Failures(ctx, r.Client, r.selected.IDs, r.selected.parsed), r.alsoRecovered); err != nil {
 		return err
 	}
 	if r.all { // a key between two retries fails without a failure in the record
-		if r.items, err = keys.Retrying(ctx, r.Client, r.selected.options.Namespace, r.items); err != nil {
+		if r.items, err = keys.Retrying(ctx, r.Client, r.selected.Namespace, r.items); err != nil {
 			return err
 		}
 	}
@@ -100,20 +100,6 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 		}
 	}
 	return r.request(ctx, n)
-}
-
-// failures returns the selected failures.
-func (r *replaying) failures(ctx context.Context) iter.Seq2[operate.DeadLetter, error] {
-	if len(r.ids) == 0 {
-		return r.Client.DeadLetters(ctx, r.selected.parsed)
-	}
-	return func(yield func(operate.DeadLetter, error) bool) {
-		for _, id := range r.ids {
-			if f, err := readFailure(ctx, r.session, id); !yield(f, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // request requests n fetches and prints the result.
@@ -154,7 +140,7 @@ func (r *replaying) follow(ctx context.Context) error {
 		return err
 	}
 	if pending := keys.Outcomes(r.items)[keys.Pending]; pending > 0 {
-		r.Hint("Stopped waiting for %s. Fetching continues. `curlctl timers` lists scheduled fetches.",
+		r.Hint("Stopped waiting for %s. Fetching continues. `curlctl failing` lists them.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false
@@ -168,25 +154,11 @@ func (r *replaying) follow(ctx context.Context) error {
 	return r.print(written)
 }
 
-// replayed is one item in JSON output.
-type replayed struct {
-	ID        uint64 `json:"id,omitempty"`
-	Namespace string `json:"namespace"`
-	ConfigMap string `json:"configMap"`
-	Key       string `json:"key"`
-	Verdict   string `json:"verdict"`
-	Outcome   string `json:"outcome,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-}
-
 // maxNamed is the maximum number of failed items that are printed with their names.
 const maxNamed = 20
 
 // print prints the verdicts, and with a follower the outcomes. It returns the exit code.
 func (r *replaying) print(written bool) error {
-	if r.Out.ForPrograms() {
-		return cmp.Or(r.rows(), r.code())
-	}
 	counts := keys.Verdicts(r.items)
 	for _, line := range keys.Skipped(counts) {
 		r.Out.Linef("%s.", line)
@@ -254,22 +226,4 @@ func (r *replaying) code() error {
 		return silent(exitFailedAgain)
 	}
 	return nil
-}
-
-// rows prints each item for programs.
-func (r *replaying) rows() error {
-	_, err := r.Out.List(printer.Table{}, printer.Rows(r.items, func(item *keys.Item) printer.Row {
-		row := replayed{
-			ID: item.ID, Namespace: item.Key.Namespace, ConfigMap: item.Key.Name, Key: item.Key.Key,
-			Verdict: string(item.Verdict),
-		}
-		if r.follower != nil && item.Followed() {
-			row.Outcome = string(item.End.Outcome)
-			if item.End.Failure != nil {
-				row.Reason = item.End.Failure.Reason
-			}
-		}
-		return printer.Row{Name: keys.Name(item.ID), Object: row}
-	}))
-	return err
 }

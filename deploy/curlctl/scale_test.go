@@ -138,6 +138,15 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(best).To(BeNumerically("<", firstPageTime))
 	})
 
+	It("shows its first page in the console, and the command to replay it", func() {
+		b := w.open().enter()
+		page := b.page("/failures")
+		Expect(page).To(ContainSubstring("<b>20,000</b> match"))
+		Expect(len(page)).To(BeNumerically("<", 60<<10))
+		Expect(b.page("/failures/replay?key=k")).To(And(ContainSubstring("at most 500 at once. Use the command."),
+			ContainSubstring("curlctl replay --key=k"), Not(ContainSubstring("<form method"))))
+	})
+
 	It("is listed and replayed with little memory", func(SpecContext) {
 		if runtime.GOOS != "linux" {
 			Skip("the memory of a process is read from /proc")
@@ -154,19 +163,5 @@ var _ = Describe("A long history", Ordered, func() {
 		Expect(strings.Count(run("failures", "--limit=0", "-o", "json"), `"id"`)).To(Equal(manyFailures))
 		Expect(run("replay", "--host=slow.example.com", "--yes")).To(Equal("Replayed 2,000 failures.\n"))
 		Expect(run("replay", "--host=fast.example.com", "--yes")).To(Equal("Replayed 18,000 failures.\n"))
-	})
-})
-
-var _ = Describe("The console", func() {
-	It("shows the command for 20,000 failures", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		Expect(fill(w.js, w.epoch)).To(Succeed())
-		Eventually(func() uint64 { return w.lastSequences(ctx)[2] }).Should(BeEquivalentTo(manyFailures))
-		b := w.open().enter()
-		page := b.page("/failures")
-		Expect(page).To(ContainSubstring("<b>20,000</b> match"))
-		Expect(len(page)).To(BeNumerically("<", 60<<10))
-		Expect(b.page("/failures/replay?key=k")).To(And(ContainSubstring("at most 500 at once. Use the command."),
-			ContainSubstring("curlctl replay --key=k"), Not(ContainSubstring("<form method"))))
 	})
 })

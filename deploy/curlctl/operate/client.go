@@ -93,7 +93,7 @@ func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetst
 // Fetchers returns the consumer that the fetchers share. They have handled all requests up to its
 // AckFloor.Stream. The errors are those of Consumer.
 func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	stream, err := c.stream(ctx, pipeline.Requests)
+	stream, err := c.Stream(ctx, pipeline.Requests)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,8 @@ func (c *Client) ResumeFetching(ctx context.Context) error {
 	return nil
 }
 
-func (c *Client) stream(ctx context.Context, name string) (jetstream.Stream, error) {
+// Stream looks up a stream. Errors wrap jetstream.ErrStreamNotFound, or others of NATS.
+func (c *Client) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	stream, err := c.JetStream().Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("look up stream %s: %w", name, err)
@@ -149,7 +150,7 @@ const (
 // first error.
 func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipeline.Message, error] {
 	return func(yield func(pipeline.Message, error) bool) {
-		stream, err := c.stream(ctx, r.Stream)
+		stream, err := c.Stream(ctx, r.Stream)
 		if err != nil {
 			yield(pipeline.Message{}, err)
 			return

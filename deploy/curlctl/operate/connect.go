@@ -19,7 +19,6 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
@@ -32,8 +31,6 @@ type Options struct {
 	Context string
 	// Files has the credentials and certificates.
 	Files process.NATSFiles
-	// Timeout limits the time to connect.
-	Timeout time.Duration
 }
 
 // BindFlags adds the flags of the options.
@@ -41,8 +38,10 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.URL, "nats-url", "", "NATS server addresses, separated by commas (default: those of the context)")
 	fs.StringVar(&o.Context, "context", "", "context of the nats command (default: the selected one)")
 	o.Files.BindFlags(fs)
-	duration.Var(fs, &o.Timeout, "connect-timeout", 5*time.Second, "timeout for connecting to NATS")
 }
+
+// connectTimeout limits the time to connect.
+const connectTimeout = 5 * time.Second
 
 // Connection to NATS. It must be closed.
 type Connection struct {
@@ -149,7 +148,7 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 func (o *Options) options(refusals *Refusals) []nats.Option {
 	return append([]nats.Option{
 		nats.Name("curlctl"),
-		nats.Timeout(o.Timeout),
+		nats.Timeout(connectTimeout),
 		nats.MaxReconnects(-1),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {

@@ -123,7 +123,7 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 		}
 		return counts, nil
 	}
-	stream, err := c.stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.Failures)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func Total(counts map[ReasonHost]uint64) (n int) {
 
 // DeleteDeadLetter removes the entry with an ID. A missing entry is not an error.
 func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
-	stream, err := c.stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.Failures)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (remo
 	if err != nil {
 		return 0, err
 	}
-	stream, err := c.stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.Failures)
 	if err != nil {
 		return 0, err
 	}

@@ -260,41 +260,22 @@ func (d *diagnosis) wants(ctx context.Context) {
 // Release is an installation of the chart.
 type Release struct{ Namespace, Name string }
 
-// right is a permission that a service account needs. The chart's rbac.yaml grants it.
-type right struct {
-	// resource is RESOURCE.GROUP/SUBRESOURCE, with optional group and subresource.
-	resource string
-	verbs    []string
-	// lease limits the right to the Lease of the component, in the namespace of the release.
-	lease bool
-}
-
-// election is the right to elect a leader.
-func election() right {
-	return right{resource: "leases.coordination.k8s.io", verbs: []string{"get", "update"}, lease: true}
-}
-
-// rights lists the rights of each component. An optional component is checked only if it is installed.
+// rights lists what each service account needs, as VERB RESOURCE.GROUP/SUBRESOURCE. The chart's rbac.yaml grants it.
+// A component that elects a leader also needs its Lease. An optional one is checked only if it is installed.
 var rights = []struct {
-	component, roles string
-	optional         bool
-	rights           []right
+	component, roles   string
+	optional, election bool
+	rights             []string
 }{
-	{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, []right{
-		{resource: "configmaps", verbs: []string{"list", "watch"}},
-		{resource: "events", verbs: []string{"create"}},
-		election(),
+	{"watcher", "ClusterRoleBinding %[1]s-watcher or RoleBinding %[1]s-election", false, true, []string{
+		"list configmaps", "watch configmaps", "create events",
 	}},
-	{"writer", "ClusterRoleBinding %[1]s-writer", false, []right{
-		{resource: "configmaps", verbs: []string{"get", "patch"}},
-		{resource: "events", verbs: []string{"create", "get", "patch"}},
+	{"writer", "ClusterRoleBinding %[1]s-writer", false, false, []string{
+		"get configmaps", "patch configmaps", "create events", "get events", "patch events",
 	}},
-	{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, []right{
-		{resource: "watchers.watch.x-kv8s.io", verbs: []string{"list", "watch"}},
-		{resource: "watchers.watch.x-kv8s.io/status", verbs: []string{"patch"}},
-		{resource: "configmaps", verbs: []string{"list", "watch", "create", "patch"}},
-		{resource: "events", verbs: []string{"create"}},
-		election(),
+	{"keeper", "ClusterRoleBinding %[1]s-keeper or RoleBinding %[1]s-keeper-election", true, true, []string{
+		"list watchers.watch.x-kv8s.io", "watch watchers.watch.x-kv8s.io", "patch watchers.watch.x-kv8s.io/status",
+		"list configmaps", "watch configmaps", "create configmaps", "patch configmaps", "create events",
 	}},
 }
 
@@ -320,6 +301,9 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 			continue
 		case err != nil:
 			return d.findings, fmt.Errorf("get service account %s/%s: %w", release.Namespace, account, err)
+		}
+		if of.election {
+			of.rights = append(slices.Clone(of.rights), "get "+lease, "update "+lease)
 		}
 		missing, err := missingRights(ctx, authorization, types.NamespacedName{Namespace: release.Namespace, Name: account},
 			of.rights, namespace)
@@ -356,33 +340,35 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 	return nil
 }
 
+// lease is the resource of leader elections. The Lease of a component has the name of its account.
+const lease = "leases.coordination.k8s.io"
+
 // missingRights returns the rights that an account lacks, such as "list configmaps".
 func missingRights(ctx context.Context, client authorizationclient.AuthorizationV1Interface,
-	account types.NamespacedName, all []right, namespace string,
+	account types.NamespacedName, rights []string, namespace string,
 ) (missing []string, err error) {
-	for _, r := range all {
-		kind, subresource, _ := strings.Cut(r.resource, "/")
+	for _, right := range rights {
+		verb, kind, _ := strings.Cut(right, " ")
+		kind, subresource, _ := strings.Cut(kind, "/")
 		resource := schema.ParseGroupResource(kind)
-		for _, verb := range r.verbs {
-			attributes := &authorizationv1.ResourceAttributes{
-				Verb: verb, Group: resource.Group, Resource: resource.Resource, Subresource: subresource, Namespace: namespace,
-			}
-			if r.lease {
-				attributes.Namespace, attributes.Name = account.Namespace, account.Name
-			}
-			review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User:               "system:serviceaccount:" + account.Namespace + ":" + account.Name,
-					Groups:             []string{"system:serviceaccounts", "system:authenticated"},
-					ResourceAttributes: attributes,
-				},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return nil, fmt.Errorf("review the rights of %s: %w", account, err)
-			}
-			if !review.Status.Allowed {
-				missing = append(missing, verb+" "+path.Join(resource.Resource, subresource))
-			}
+		attributes := &authorizationv1.ResourceAttributes{
+			Verb: verb, Group: resource.Group, Resource: resource.Resource, Subresource: subresource, Namespace: namespace,
+		}
+		if kind == lease {
+			attributes.Namespace, attributes.Name = account.Namespace, account.Name
+		}
+		review, err := client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + account.Namespace + ":" + account.Name,
+				Groups:             []string{"system:serviceaccounts", "system:authenticated"},
+				ResourceAttributes: attributes,
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("review the rights of %s: %w", account, err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, verb+" "+path.Join(resource.Resource, subresource))
 		}
 	}
 	return missing, nil

@@ -72,19 +72,6 @@ var _ = Describe("The client of operators", func() {
 		at := suitetest.Must(client.Waiting(ctx, 1))
 		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
 	})
-
-	It("pauses and resumes the fetchers", func(ctx SpecContext) {
-		paused := func() bool {
-			consumer := suitetest.Must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-			return consumer.CachedInfo().Paused
-		}
-		Expect(client.PauseFetching(ctx, time.Now().Add(time.Hour))).To(Succeed())
-		Expect(paused()).To(BeTrue())
-		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{})).Error().NotTo(HaveOccurred())
-		Expect(paused()).To(BeTrue(), "starting a service must not end the pause")
-		Expect(client.ResumeFetching(ctx)).To(Succeed())
-		Expect(paused()).To(BeFalse())
-	})
 })
 
 var _ = Describe("Dead letters", func() {
@@ -138,27 +125,12 @@ var _ = Describe("Dead letters", func() {
 		}))
 	})
 
-	It("are selected by time", func(ctx SpecContext) {
-		middle := suitetest.Must(client.DeadLetter(ctx, 700))
-		newer, older := ids(ctx, operate.DeadLetterFilter{Since: middle.At}), ids(ctx,
-			operate.DeadLetterFilter{Until: middle.At})
-		Expect(newer).To(ContainElement(BeEquivalentTo(700)))
-		Expect(older).NotTo(ContainElement(BeEquivalentTo(700)))
-		Expect(len(newer) + len(older)).To(Equal(many))
-		Expect(ids(ctx, operate.DeadLetterFilter{Since: time.Now().Add(time.Hour)})).To(BeEmpty())
-	})
-
 	It("continue below the last ID", func(ctx SpecContext) {
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
-	})
-
-	It("are removed by filter", func(ctx SpecContext) {
-		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Reason: "Timeout"})).To(BeEquivalentTo(many - 5))
-		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(5))
 	})
 
 	It("end with an error if the stream is missing", func(ctx SpecContext) {

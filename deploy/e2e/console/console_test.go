@@ -77,7 +77,7 @@ var _ = Describe("In a browser, a failure", func() {
 		t.keys("j", "x")
 		Expect(t.script(`document.querySelector('input[name=id]').checked`)).To(Equal("true"))
 		t.keys("x", kb.Enter)
-		t.sees("What happened")
+		t.sees("First failure")
 		t.live()
 		t.keys("r")
 		t.sees("Would replay 1 of 1 failure.")
@@ -165,7 +165,7 @@ var _ = Describe("In a browser, the console", func() {
 		DeferCleanup(closeConn)
 	})
 	pages := []string{
-		"/", "/failures", "/failures/1", "/failures/61", "/hosts", "/wants",
+		"/", "/failures", "/failures/1", "/failures/61", "/wants",
 		"/objects/team-1/catalog-0001", "/doctor", "/help",
 		"/failures/replay?host=slow.example.com", "/refetch", "/failures?host=nothing", "/nothing",
 	}
@@ -201,7 +201,7 @@ var _ = Describe("In a browser, the console", func() {
 			t.do(chromedp.EmulateViewport(320, 700))
 			t.visit(path)
 			Expect(t.script(`document.documentElement.scrollWidth`)).To(Equal("320"), "%s at 320 px", path)
-			Expect(t.script(`[...document.querySelectorAll('main :is(.name, .tag)')].filter((e) => e.scrollWidth > `+
+			Expect(t.script(`[...document.querySelectorAll('main .name')].filter((e) => e.scrollWidth > `+
 				`e.clientWidth || e.closest('[data-label]') && e.offsetLeft < 100).length`)).
 				To(Equal("0"), "%s at 320 px: truncated names, and the rest of the column", path)
 			for _, width := range []int64{1024, 1100, 3840, 1280} {
@@ -236,7 +236,7 @@ var _ = Describe("In a browser, the console", func() {
 		publish("1")
 		t := newTab(open(ctx, server.URL()))
 		for _, path := range []string{
-			"/failures", "/failures/1", "/wants", "/hosts",
+			"/failures", "/failures/1", "/wants",
 			"/failures/replay?id=1", "/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/",
 		} {
 			t.visit(path)

@@ -13,29 +13,24 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
-// Access decides who may open the pages, and whether they may replay.
-type Access struct {
+// access gives the first browser that opens URL the rights of the NATS user: it replaces a token, which is valid
+// once, with the cookie of a session.
+type access struct {
 	// name of the NATS user.
-	name      string
-	mayReplay bool
-	// signIn is nil if the pages need none.
-	signIn *signIn
-}
-
-// signIn accepts a token once, and replaces it with the cookie of a session.
-type signIn struct {
+	name                  string
+	mayReplay             bool
 	base, cookie, session string
 
 	mu    sync.Mutex
 	token string
 }
 
-// NewLocal returns access to a console at a loopback address, such as http://127.0.0.1:8090, for the first browser
-// that opens URL, with the rights of the NATS user.
-func NewLocal(ctx context.Context, conn *operate.Connection, base *url.URL) *Access {
-	a := &Access{mayReplay: true, signIn: &signIn{
-		base: base.String(), cookie: "curlctl-console-" + base.Port(), token: rand.Text(), session: rand.Text(),
-	}}
+// newAccess returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
+func newAccess(ctx context.Context, conn *operate.Connection, base *url.URL) *access {
+	a := &access{
+		mayReplay: true, base: base.String(), cookie: "curlctl-console-" + base.Port(),
+		token: rand.Text(), session: rand.Text(),
+	}
 	user, err := conn.User(ctx)
 	a.name = user.Name
 	for _, identity := range operate.Identities() {
@@ -46,11 +41,8 @@ func NewLocal(ctx context.Context, conn *operate.Connection, base *url.URL) *Acc
 	return a
 }
 
-// Anonymous returns read-only access for everybody on this machine.
-func Anonymous() *Access { return &Access{name: "not signed in"} }
-
 // URL returns the address that signs in once.
-func (a *Access) URL() string { return a.signIn.base + "/?token=" + a.signIn.token }
+func (s *Server) URL() string { return s.access.base + "/?token=" + s.access.token }
 
 // IsLoopback reports whether a host is localhost or a loopback address.
 func IsLoopback(host string) bool {
@@ -74,17 +66,13 @@ func onLoopback(next http.Handler) http.Handler {
 }
 
 // allows reports whether a request may see a page. If not, it writes the response.
-func (a *Access) allows(w http.ResponseWriter, r *http.Request) bool {
-	s := a.signIn
-	if s == nil {
-		return true
-	}
+func (a *access) allows(w http.ResponseWriter, r *http.Request) bool {
 	if token := r.URL.Query().Get("token"); token != "" && r.Method == http.MethodGet {
-		s.enter(w, r, token)
+		a.enter(w, r, token)
 		return false
 	}
-	cookie, err := r.Cookie(s.cookie)
-	if err != nil || !same(cookie.Value, s.session) {
+	cookie, err := r.Cookie(a.cookie)
+	if err != nil || !same(cookie.Value, a.session) {
 		http.Error(w, "Open the address that `curlctl console` printed. It signs in once.", http.StatusUnauthorized)
 		return false
 	}
@@ -92,20 +80,20 @@ func (a *Access) allows(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // enter exchanges the token for a cookie.
-func (s *signIn) enter(w http.ResponseWriter, r *http.Request, token string) {
-	s.mu.Lock()
-	valid := s.token != "" && same(token, s.token)
+func (a *access) enter(w http.ResponseWriter, r *http.Request, token string) {
+	a.mu.Lock()
+	valid := a.token != "" && same(token, a.token)
 	if valid {
-		s.token = ""
+		a.token = ""
 	}
-	s.mu.Unlock()
+	a.mu.Unlock()
 	if !valid {
 		http.Error(w, "This address was used already. Restart `curlctl console` for another one.", http.StatusUnauthorized)
 		return
 	}
 	//nolint:gosec // G124: plain HTTP does not leave this machine
 	http.SetCookie(w, &http.Cookie{
-		Name: s.cookie, Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: a.cookie, Value: a.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -1,84 +1,54 @@
-// Package console serves curlctl as web pages. Every page and action works without JavaScript. A script adds
-// live numbers and keyboard shortcuts.
+// Package console serves curlctl as web pages: they show the rows and fields of its commands, and replay and refetch.
+// Every page and action works without JavaScript. A script adds live numbers and keyboard shortcuts.
 package console
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"sync"
+	"net/url"
 	"time"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Deps are the dependencies of the console.
 type Deps struct {
-	Conn   *operate.Connection
-	Access *Access
+	Conn *operate.Connection
 	// Kubernetes reads the cluster (nil: the console does not read it).
 	Kubernetes *keys.Cluster
 	// Now is the clock.
 	Now func() time.Time
-	// TraceURL is the URL of a trace, with {trace} for its ID (empty: no links).
-	TraceURL string
 }
 
 // Server serves the console.
 type Server struct {
-	deps  Deps
-	model *model
-	pages *pages
-
-	// ended ends when the server stops.
-	ended context.Context //nolint:containedctx // Serve needs the one of New
+	deps   Deps
+	access *access
+	cache  cache
+	pages  *pages
 }
 
 // Limits of requests.
 const (
-	maxBody       = 64 << 10
-	maxHeader     = 32 << 10
-	headerTimeout = 5 * time.Second
-	readTimeout   = 15 * time.Second
-	stopTimeout   = 5 * time.Second
+	maxBody     = 64 << 10
+	maxHeader   = 32 << 10
+	readTimeout = 15 * time.Second
 )
 
-// New returns a server, which runs until ctx ends. It fails if a template is invalid.
-func New(ctx context.Context, d Deps) (*Server, error) {
+// New returns a server at an address such as http://127.0.0.1:8090. It fails if a template is invalid.
+func New(ctx context.Context, d Deps, base *url.URL) (*Server, error) {
 	p, err := newPages()
-	if err != nil {
-		return nil, err
-	}
-	return &Server{deps: d, pages: p, ended: ctx, model: &model{conn: d.Conn, kubernetes: d.Kubernetes, now: d.Now}}, nil
+	return &Server{deps: d, pages: p, access: newAccess(ctx, d.Conn, base), cache: cache{deps: d}}, err
 }
 
-// Serve serves until the context of New ends.
-func (s *Server) Serve(listener net.Listener) error {
-	server := &http.Server{
-		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout,
-		WriteTimeout: requestTimeout + stopTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-	}
-	ended, end := context.WithCancel(s.ended)
-	defer end()
-	var running sync.WaitGroup
-	running.Go(func() {
-		<-ended.Done()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ended), stopTimeout)
-		defer cancel()
-		if server.Shutdown(ctx) != nil {
-			_ = server.Close()
-		}
+// Serve serves until ctx ends.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	return process.Serve(ctx, listener, s.handler(), func(server *http.Server) {
+		server.ReadTimeout, server.WriteTimeout, server.MaxHeaderBytes = readTimeout, requestTimeout+readTimeout, maxHeader
 	})
-	err := server.Serve(listener)
-	end()
-	running.Wait()
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return fmt.Errorf("serve the console: %w", err)
 }
 
 // handler returns the handler of all pages.
@@ -89,20 +59,18 @@ func (s *Server) handler() http.Handler {
 		"GET /{$}":                               s.overviewPage,
 		"GET /failures":                          s.failuresPage,
 		"GET /failures/{id}":                     s.failurePage,
-		"GET /hosts":                             s.hostsPage,
 		"GET /wants":                             s.wantsPage,
 		"GET /objects/{namespace}/{name}":        s.objectPage,
 		"GET /versions/{namespace}/{name}/{key}": s.versionsPage,
 		"GET /doctor":                            s.doctorPage,
 		"GET /help":                              s.helpPage,
-		"GET /search":                            s.search,
 		"GET /live":                              s.livePage,
-		"GET /failures/replay":                   s.replayDialog,
+		"GET /failures/replay":                   s.replay,
 		"POST /failures/replay":                  s.replay,
-		"GET /refetch":                           s.refetchDialog,
+		"GET /refetch":                           s.refetch,
 		"POST /refetch":                          s.refetch,
 		"/": func(v *visit) (*page, error) {
-			return nil, notFound("There is no page %s.", v.URL.Path)
+			return nil, &problem{http.StatusNotFound, "There is no page " + v.URL.Path + "."}
 		},
 	} {
 		mux.HandleFunc(pattern, s.visited(page))

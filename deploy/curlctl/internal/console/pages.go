@@ -1,130 +1,240 @@
 package console
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Maximum lengths of the other lists.
+// Maximum numbers of rows.
 const (
-	groupRows = 8
-	hostRows  = 200
+	pageRows  = 50
+	groupRows = 20
 )
 
 func (s *Server) overviewPage(v *visit) (*page, error) {
-	last, err := s.reading(v)
-	if err != nil {
+	last, err := s.cache.Look(v.Context())
+	if last.AsOf.IsZero() {
 		return nil, err
 	}
-	n := last.Numbers()
-	return &page{template: "overview.html", title: "Overview", refresh: true, data: map[string]any{
-		"Numbers": n, "Requests": consumer(n, pipeline.FetcherConsumer), "Results": consumer(n, pipeline.WriterConsumer),
-		"Groups": n.Groups[:min(len(n.Groups), groupRows)], "Bad": n.Now.Failing(),
-	}}, nil
-}
-
-// reading returns the last reading, or an error if there is none.
-func (s *Server) reading(v *visit) (reading, error) {
-	last := s.model.Look(v.Context(), s.ended)
-	switch {
-	case !last.AsOf.IsZero():
-		return last, nil
-	case last.Err != nil:
-		return last, last.Err
-	case !s.deps.Conn.Conn.IsConnected():
-		return last, errors.New("no connection")
+	now := s.deps.Now()
+	groups := newTable(keys.GroupTable(), "FOR")
+	for _, g := range last.Groups[:min(len(last.Groups), groupRows)] {
+		groups.add(g.Row(now), "/wants?"+url.Values{"state": {"failing"}, "host": {g.Host}}.Encode(), "")
 	}
-	return last, &problem{503, "Loading", "Reading the streams.", "This page reloads by itself."}
+	data := map[string]any{
+		"Numbers": last.Overview, "Headline": last.Headline(now), "Groups": groups, "Bad": last.Now.Failing(),
+		"Requests": last.Consumers[0], "Results": last.Consumers[1],
+	}
+	return &page{template: "overview.html", title: "Overview", data: data, refresh: true, command: "curlctl status"}, nil
 }
 
-// consumer returns the consumer with a name. If it is unknown, its numbers are 0.
-func consumer(n keys.Overview, name string) keys.Consumer {
-	for _, c := range n.Consumers {
-		if c.Name == name {
-			return c
+// selection has the failures that a request selects, named like the flags of curlctl.
+type selection struct {
+	keys.Selection
+
+	// Values has the set parameters, without the cursor.
+	Values url.Values
+	// Dead is the parsed filter.
+	Dead operate.DeadLetterFilter
+}
+
+// selected parses the query or form.
+func (v *visit) selected() (s selection, err error) {
+	s.Values = url.Values{}
+	s.Each(func(flag, _ string, value *string) {
+		if *value = strings.TrimSpace(v.FormValue(flag)); *value != "" {
+			s.Values.Set(flag, *value)
+		}
+	})
+	if err = s.SetIDs(v.Form["id"]); err == nil {
+		s.Dead, err = s.Filter(v.server.deps.Now())
+	}
+	if below := v.FormValue("below"); below != "" && err == nil {
+		if s.Dead.Below, err = strconv.ParseUint(below, 10, 64); err != nil || s.Dead.Below == 0 {
+			err = fmt.Errorf("below: %q is not the ID of a failure", below)
 		}
 	}
-	return keys.Consumer{Name: name}
+	if err != nil {
+		return s, badRequest(err)
+	}
+	for _, id := range s.IDs {
+		s.Values.Add("id", strconv.FormatUint(id, 10))
+	}
+	return s, nil
 }
 
-func (s *Server) hostsPage(v *visit) (*page, error) {
-	last, err := s.reading(v)
+// At returns the address of a page for the same failures.
+func (s selection) At(path string, more ...string) string {
+	values := maps.Clone(s.Values)
+	for i := 0; i+1 < len(more); i += 2 {
+		values.Set(more[i], more[i+1])
+	}
+	return path + "?" + values.Encode()
+}
+
+func (s *Server) failuresPage(v *visit) (*page, error) {
+	f, err := v.selected()
 	if err != nil {
 		return nil, err
 	}
-	wanted := strings.ToLower(strings.TrimSpace(v.FormValue("q")))
-	other := func(h hostCounts) bool { return !strings.Contains(h.Name, wanted) }
-	hosts := slices.DeleteFunc(last.Hosts(), other)
-	return &page{template: "hosts.html", title: "Hosts", data: map[string]any{
-		"Hosts": hosts[:min(len(hosts), hostRows)], "More": max(0, len(hosts)-hostRows), "All": len(hosts), "Query": wanted,
-		"Replay": s.deps.Access.mayReplay,
-	}}, nil
+	last, err := s.cache.Look(v.Context())
+	if errors.As(err, new(*operate.PermissionError)) {
+		return nil, err // the server would not respond to the requests below either
+	}
+	rows := newTable(keys.FailureTable(), "FAILING SINCE", "REPLAY OF", "URL", "MESSAGE")
+	newest, oldest, older := uint64(0), uint64(0), ""
+	rows.Select = s.access.mayReplay
+	for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
+		if err != nil {
+			return nil, err
+		}
+		if len(rows.Rows) == pageRows {
+			older = f.At("/failures", "below", strconv.FormatUint(oldest, 10))
+			break
+		}
+		newest, oldest = max(newest, d.ID), d.ID
+		id := strconv.FormatUint(d.ID, 10)
+		rows.add(last.record(d).Row(s.deps.Now()), "/failures/"+id, id)
+	}
+	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Below": f.Dead.Below, "Reasons": keys.Reasons()}
+	if all := f.Dead; len(rows.Rows) > 0 {
+		if all.Below = 0; all.Exact() {
+			counts, err := v.client.CountDeadLetters(v.Context(), all)
+			if err != nil {
+				return nil, err
+			}
+			data["Match"] = operate.Total(counts)
+		}
+	}
+	live := maps.Clone(f.Values)
+	live.Set("failed", strconv.FormatUint(newest, 10))
+	return &page{
+		template: "failures.html", title: "Failures", data: data, live: live,
+		command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
+	}, nil
+}
+
+// record returns a failure with the current state of its key.
+func (r *reading) record(d operate.DeadLetter) keys.Record {
+	row := keys.NewRecord(d)
+	if !r.AsOf.IsZero() {
+		row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), r.Key(d.Key))
+	}
+	return row
+}
+
+func (s *Server) failurePage(v *visit) (*page, error) {
+	id, err := strconv.ParseUint(v.PathValue("id"), 10, 64)
+	if err != nil {
+		return nil, &problem{http.StatusNotFound, fmt.Sprintf("%q is not the ID of a failure.", v.PathValue("id"))}
+	}
+	d, err := keys.Failure(v.Context(), v.client, id)
+	if err != nil {
+		return nil, err
+	}
+	last, _ := s.cache.Look(v.Context()) // without it, the current state of the key is unknown
+	row := last.record(d)
+	return &page{
+		template: "failure.html", title: "Failure " + v.PathValue("id"),
+		command: command("curlctl", "failures", "show", v.PathValue("id")), data: map[string]any{
+			"Record": row, "Fields": row.Fields(s.deps.Now()),
+			"Snippet": strings.Join(keys.Snippet(d.Message.GetSnippet()), "\n"),
+		},
+	}, nil
 }
 
 func (s *Server) wantsPage(v *visit) (*page, error) {
-	last, err := s.reading(v)
-	if err != nil {
+	last, err := s.cache.Look(v.Context())
+	if last.AsOf.IsZero() {
 		return nil, err
 	}
-	name, host, after, state := v.FormValue("name"), v.FormValue("host"), v.FormValue("after"), v.FormValue("state")
-	namespace := v.FormValue("namespace")
+	state, after := v.FormValue("state"), v.FormValue("after")
 	if state != "" && state != "failing" {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
-	rows, all := last.Wants(keyFilter{Namespace: namespace, Name: name, Host: host, Failing: state != ""},
-		keyOf(after), pageRows+1)
-	next := ""
-	if len(rows) > pageRows {
-		rows = rows[:pageRows]
-		next = "/wants?" + url.Values{
-			"namespace": {namespace}, "name": {name}, "host": {host}, "state": {state}, "after": {rows[pageRows-1].String()},
-		}.Encode()
+	f := keys.Filter{
+		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), Bad: state != "",
 	}
-	return &page{template: "wants.html", title: "Wanted", data: map[string]any{
-		"Rows": rows, "All": all, "Next": next, "Namespace": namespace, "Name": name, "Host": host, "State": state,
-		"After": after, "Refetch": s.deps.Access.mayReplay,
-	}}, nil
+	rows := newTable(keys.KeyTable(), "HOST", "CHECKED", "WAITS FOR", "ATTEMPTS", "MESSAGE")
+	all, shown, next := 0, "", ""
+	for _, k := range last.Keys {
+		if !f.Selects(&k) {
+			continue
+		}
+		all++
+		switch {
+		case after != "" && keys.Compare(k.Key, keyOf(after)) <= 0:
+		case len(rows.Rows) < pageRows:
+			rows.add(k.Listed().Row(s.deps.Now()), address("objects", k.Namespace, k.Name), "")
+			shown = k.String()
+		default:
+			next = shown
+		}
+	}
+	query := url.Values{"namespace": {f.Namespace}, "name": {f.Name}, "host": {f.Host}, "state": {state}}
+	data := map[string]any{
+		"Filter": f, "Rows": rows, "All": all, "After": after, "First": "/wants?" + query.Encode(), "Next": "",
+	}
+	if next != "" {
+		query.Set("after", next)
+		data["Next"] = "/wants?" + query.Encode()
+	}
+	words := []string{"curlctl", "wants"}
+	if f.Bad {
+		words[1] = "failing"
+	}
+	return &page{template: "wants.html", title: "Wanted", command: command(words...), data: data}, nil
+}
+
+// address joins the parts of a path.
+func address(parts ...string) (path string) {
+	for _, part := range parts {
+		path += "/" + url.PathEscape(part)
+	}
+	return path
 }
 
 func (s *Server) objectPage(v *visit) (*page, error) {
-	s.model.Look(v.Context(), s.ended)
-	view := keys.View{
-		Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name"),
-		Timeline: []keys.TimelineEntry{},
+	view := keys.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name")}
+	unseen := "This console does not read Kubernetes. The page shows the data of NATS."
+	if s.deps.Kubernetes != nil {
+		unseen = ""
+		if err := view.ReadCluster(v.Context(), s.deps.Kubernetes); err != nil {
+			unseen = "Kubernetes is unavailable: " + err.Error()
+		}
 	}
-	unseen := s.readObject(v.Context(), &view)
-	if err := view.ReadStreams(v.Context(), v.client, s.deps.Now()); err != nil {
+	now := s.deps.Now()
+	if err := view.ReadStreams(v.Context(), v.client, now); err != nil {
 		return nil, err
 	}
-	if !view.Exists && view.Watcher == nil && len(view.Timeline) == 0 && len(view.Keys) == 0 {
-		return nil, notFound("ConfigMap %s/%s: not found.", view.Namespace, view.ConfigMap)
+	name := view.Namespace + "/" + view.ConfigMap
+	if !view.Known() {
+		return nil, &problem{http.StatusNotFound, "ConfigMap " + name + ": not found."}
 	}
-	slices.Reverse(view.Timeline)
-	return &page{template: "object.html", title: view.Namespace + "/" + view.ConfigMap, data: map[string]any{
-		"View": view, "Unseen": unseen, "Replay": s.deps.Access.mayReplay,
-		"Command": command("curlctl", "status", view.Namespace+"/"+view.ConfigMap),
+	found := newTable(keys.KeyTable(), "HOST", "NAMESPACE", "CONFIGMAP", "CHECKED", "REFRESH", "URL")
+	timeline := newTable(keys.TimelineTable())
+	for _, k := range view.Keys {
+		found.add(k.Row(now), address("versions", k.Namespace, k.ConfigMap, k.Key), "")
+	}
+	for _, e := range slices.Backward(view.Timeline) {
+		timeline.add(e.Row(now), "", "")
+	}
+	return &page{template: "object.html", title: name, command: command("curlctl", "status", name), data: map[string]any{
+		"View": view, "Fields": view.Fields(), "Unseen": unseen, "Keys": found, "Timeline": timeline,
 	}}, nil
-}
-
-// readObject adds the objects of Kubernetes, or returns the reason if it cannot.
-func (s *Server) readObject(ctx context.Context, view *keys.View) (unseen string) {
-	if s.deps.Kubernetes == nil {
-		return "This console does not read Kubernetes. The page shows the data of NATS."
-	}
-	if err := view.ReadCluster(ctx, s.deps.Kubernetes); err != nil {
-		return "Kubernetes is unavailable: " + err.Error()
-	}
-	return ""
 }
 
 // keyOf parses a cursor. Missing parts are empty.
@@ -134,83 +244,106 @@ func keyOf(text string) pipeline.Key {
 	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
+// change is a version of a key with what it changed.
+type change struct {
+	Age, Difference string
+	Fields          []printer.Field
+}
+
+// versionsPage shows the versions of a key in the history, with their differences.
+func (s *Server) versionsPage(v *visit) (*page, error) {
+	key := pipeline.Key{Namespace: v.PathValue("namespace"), Name: v.PathValue("name"), Key: v.PathValue("key")}
+	versions, err := v.client.Versions(v.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	changes := make([]change, len(versions))
+	var newer []byte
+	for i, version := range versions {
+		state := ""
+		if version.GetAvailable() {
+			state = "held back"
+		}
+		changes[i].Age = printer.Age(s.deps.Now(), version.GetFetchedAt().AsTime()) + " ago"
+		changes[i].Fields = []printer.Field{
+			{Name: "SHA-256", Value: version.GetSha256()},
+			{Name: "Size", Value: printer.Plural(int(version.GetSize()), "byte")},
+			{Name: "URL", Value: keys.WithoutQuery(version.GetUrl())},
+			{Name: "State", Value: state},
+		}
+		body, err := v.client.Body(v.Context(), key.Namespace, version.GetSha256())
+		if v.Context().Err() != nil {
+			return nil, err
+		}
+		if i > 0 && newer != nil && err == nil { // else the history lacks a body
+			changes[i-1].Difference = keys.Difference(body, newer,
+				[2]string{keys.Short(version.GetSha256()), keys.Short(versions[i-1].GetSha256())})
+		}
+		newer = body
+	}
+	return &page{
+		template: "versions.html", title: key.Key,
+		command: command("curlctl", "history", key.Namespace+"/"+key.Name, key.Key),
+		data:    map[string]any{"Key": key, "Changes": changes, "Object": address("objects", key.Namespace, key.Name)},
+	}, nil
+}
+
+// doctorPage shows the findings of doctor. If one is a missing permission, the checks after it are missing, too.
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	ctx, stop := s.deps.Conn.Refusals.CancelOnDenied(v.Context())
+	defer stop()
 	findings, err := operate.Examine(ctx, s.deps.Conn, s.deps.Now)
-	stop()
-	switch {
-	case len(findings) == 0 && err != nil:
-		return nil, err
-	case err != nil:
+	if err != nil {
 		findings = append(findings, operate.Finding{
-			Check: "the rest", State: operate.Bad, Detail: "not checked: " + err.Error(),
-			Fix: "fix the findings above, and reload this page",
+			Check: "the rest", State: operate.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
 		})
 	}
-	order := []string{operate.Bad, operate.Warning, operate.Unknown, operate.OK}
-	slices.SortStableFunc(findings, func(a, b operate.Finding) int {
-		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
-	})
-	bad := 0
+	found := newTable(printer.Table{Columns: "CHECK|STATE|DETAIL|FIX"})
 	for _, f := range findings {
-		if f.State == operate.Bad || f.State == operate.Warning {
-			bad++
-		}
+		found.add(printer.Row{Cells: printer.Cells(f.Check, f.State, f.Detail, f.Fix)}, "", "")
 	}
-	return &page{template: "doctor.html", title: "Doctor", data: map[string]any{"Findings": findings, "Bad": bad}}, nil
+	return &page{template: "doctor.html", title: "Doctor", command: "curlctl doctor", data: found}, nil
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {
 	return &page{template: "help.html", title: "Keyboard", data: navigation()}, nil
 }
 
-// search redirects to the failure with an ID, an object, the failures of a host, or the keys of ConfigMaps with a
-// name.
-func (s *Server) search(v *visit) (*page, error) {
-	q := strings.TrimSpace(v.FormValue("q"))
-	to := "/failures"
-	query := url.Values{}
-	id := strings.TrimPrefix(strings.TrimPrefix(q, "failure/"), "#")
-	switch _, err := strconv.ParseUint(id, 10, 63); {
-	case q == "":
-	case err == nil:
-		to = "/failures/" + id
-	case strings.Count(q, "/") == 1:
-		namespace, name, _ := strings.Cut(q, "/")
-		to = "/objects/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
-	case strings.Contains(q, "."):
-		query.Set("host", q)
-	default:
-		to = "/wants"
-		query.Set("name", q)
-	}
-	if len(query) > 0 {
-		to += "?" + query.Encode()
-	}
-	return &page{redirect: to}, nil
-}
-
 // livePage returns the parts of an open page that change without a reload: the banners, the time, and the number
 // of failures that match the filter of the page and are newer than its rows.
 func (s *Server) livePage(v *visit) (*page, error) {
-	f, err := v.readFilter()
+	f, err := v.selected()
 	if err != nil {
 		return nil, err
 	}
-	last := s.lookShortly(v)
-	data := map[string]any{"At": f.At("/failures"), "New": 0}
+	_, _ = s.cache.Look(v.Context()) // the banners show its error
+	found := 0
 	if above := v.FormValue("failed"); above != "" {
 		id, err := strconv.ParseUint(above, 10, 64)
 		if err != nil {
 			return nil, badRequest(fmt.Errorf("failed: %q is not a number", above))
 		}
-		found := 0
-		for _, x := range last.Streams.Recent {
-			if x.ID > id && f.match(x) {
-				found++
+		for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
+			if err != nil || d.ID <= id || found == maxNew {
+				break
 			}
+			found++
 		}
-		data["New"] = found
 	}
-	return &page{template: "live.html", title: "Live", data: data}, nil
+	return &page{template: "live.html", title: "Live", data: map[string]any{"At": f.At("/failures"), "New": found}}, nil
+}
+
+// maxNew is the maximum number of new failures that an open page counts.
+const maxNew = 1000
+
+// command quotes a command line for a shell.
+func command(words ...string) string {
+	for i, word := range words {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
+			return !strings.ContainsRune("-_=./:,@%+", r) && (r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+		}) {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -9,15 +10,12 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
 //go:embed templates/*.html
@@ -96,27 +94,14 @@ func (p *pages) static(w http.ResponseWriter, r *http.Request) {
 func (p *pages) functions() template.FuncMap {
 	return template.FuncMap{
 		"asset":     func(name string) string { return p.addresses[name] },
-		"grouped":   grouped,
+		"grouped":   func(n any) string { return printer.Grouped(integer(n)) },
 		"plural":    func(n any, noun string) string { return printer.Plural(integer(n), noun) },
-		"ago":       func(now time.Time, at any) stamp { return newStamp(now, at, false) },
-		"in":        func(now time.Time, at any) stamp { return newStamp(now, at, true) },
-		"clock":     clockOf,
-		"oldest":    oldest,
-		"reason":    keys.Reason,
-		"url":       keys.WithoutQuery,
-		"interval":  duration.Format,
-		"dict":      dict,
+		"until":     func(now time.Time, at *time.Time) string { return printer.Until(now, *at) },
+		"age":       func(now, at time.Time) string { return cmp.Or(printer.Age(now, at), "–") },
+		"clock":     func(at time.Time) string { return at.UTC().Format(time.TimeOnly) },
+		"text":      func(value any) string { return fmt.Sprint(value) },
 		"hasPrefix": strings.HasPrefix,
 	}
-}
-
-// dict makes one argument of several, for {{template}}.
-func dict(pairs ...any) map[string]any {
-	m := map[string]any{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		m[fmt.Sprint(pairs[i])] = pairs[i+1]
-	}
-	return m
 }
 
 func integer(n any) int {
@@ -124,43 +109,64 @@ func integer(n any) int {
 	return i
 }
 
-func grouped(n any) string { return printer.Grouped(integer(n)) }
-
-// stamp is a time in several formats: relative, absolute, and for programs.
-type stamp struct{ Short, Full, Machine string }
-
-func newStamp(now time.Time, at any, ahead bool) stamp {
-	var when time.Time
-	switch t := at.(type) {
-	case time.Time:
-		when = t
-	case *time.Time:
-		when = *t
-	case metav1.Time:
-		when = t.Time
-	case interface{ AsTime() time.Time }:
-		when = t.AsTime()
-	}
-	if when.IsZero() || when.Unix() == 0 {
-		return stamp{Short: "–"}
-	}
-	s := stamp{Full: printer.Clock(when), Machine: when.UTC().Format(time.RFC3339)}
-	switch {
-	case ahead && !when.After(now):
-		s.Short = "now"
-	case when.After(now):
-		s.Short = "in " + printer.Until(now, when)
-	default:
-		s.Short = printer.Age(now, when) + " ago"
-	}
-	return s
+// table has the rows that a command prints.
+type table struct {
+	Columns []string
+	Rows    []row
+	// Select adds a checkbox for the ID of each row.
+	Select bool
+	// labels has the label of each printed column (empty: hidden).
+	labels []string
 }
 
-func clockOf(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+type row struct {
+	ID    string
+	Cells []cell
+}
 
-func oldest(c keys.Consumer, now time.Time) string {
-	if c.Oldest.IsZero() {
-		return "–"
+// cell has a Link if it opens its row.
+type cell struct{ Label, Text, Class, Link string }
+
+// newTable returns an empty table, without some columns.
+func newTable(t printer.Table, hidden ...string) *table {
+	all := &table{}
+	for column := range strings.SplitSeq(strings.TrimSuffix(t.Columns+"|"+t.Wide, "|"), "|") {
+		label := column[:1] + strings.ToLower(column[1:])
+		switch {
+		case slices.Contains(hidden, column):
+			label = ""
+		case column == "CONFIGMAP":
+			label = "ConfigMap"
+		case column == "ID", column == "URL":
+			label = column
+		}
+		if all.labels = append(all.labels, label); label != "" {
+			all.Columns = append(all.Columns, label)
+		}
 	}
-	return printer.Until(c.Oldest, now)
+	return all
+}
+
+// add adds a row, with its ID and the address that it opens (empty: none).
+func (t *table) add(printed printer.Row, link, id string) {
+	r := row{ID: id}
+	for i, column := range t.labels {
+		if column == "" {
+			continue
+		}
+		c := cell{Label: column, Text: printed.Cells[i]}
+		switch column {
+		case "State", "Now":
+			c.Class = "state"
+		case "URL", "Message", "Detail":
+			c.Class = "url"
+		case "Host", "Namespace", "ConfigMap", "Key":
+			c.Class = "name"
+		}
+		if column == "ID" || column == "Key" && id == "" || column == "Host" && t.Columns[0] == "Keys" {
+			c.Link = link
+		}
+		r.Cells = append(r.Cells, c)
+	}
+	t.Rows = append(t.Rows, r)
 }

@@ -68,8 +68,6 @@ type Cluster struct {
 	Options kube.Options
 	// Timeout limits each request (0: there is no limit).
 	Timeout time.Duration
-	// Now is the clock.
-	Now func() time.Time
 }
 
 // clients of one operation.
@@ -192,7 +190,12 @@ func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*
 		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 			return c.metadata.Namespace(namespace).List(ctx, page)
 		}
-		return eachItem(ctx, list, options, visit)
+		return pager.New(list).EachListItem(ctx, options, func(item runtime.Object) error {
+			if object, ok := item.(*metav1.PartialObjectMetadata); ok {
+				visit(object)
+			}
+			return nil
+		})
 	})
 }
 
@@ -248,18 +251,6 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
-	})
-}
-
-// eachItem visits all objects of a list, which it reads in pages.
-func eachItem[T runtime.Object](
-	ctx context.Context, list pager.ListPageFunc, o metav1.ListOptions, visit func(T),
-) error {
-	return pager.New(list).EachListItem(ctx, o, func(item runtime.Object) error {
-		if object, ok := item.(T); ok {
-			visit(object)
-		}
-		return nil
 	})
 }
 

@@ -2,7 +2,10 @@ package keys
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"strconv"
 	"strings"
@@ -79,26 +82,47 @@ func NewRecord(f operate.DeadLetter) Record {
 	return r
 }
 
-// Name returns the name of a failure for -o name.
-func Name(id uint64) string { return "failure/" + strconv.FormatUint(id, 10) }
-
-// Table returns the columns of a list of failures.
-func Table() printer.Table {
+// FailureTable returns the columns of Record.Row.
+func FailureTable() printer.Table {
 	return printer.Table{
 		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
 	}
 }
 
-// Row returns the row of Table.
+// Row returns the row of FailureTable.
 func (r Record) Row(now time.Time) printer.Row {
-	replayOf := ""
-	if r.ReplayOf > 0 {
-		replayOf = strconv.FormatUint(r.ReplayOf, 10)
-	}
-	return printer.Row{Name: Name(r.ID), Object: r, Cells: printer.Cells(
-		r.ID, printer.Age(now, r.KeptAt), Reason(r.Reason, r.Status), r.Host,
-		r.Namespace, r.ConfigMap, r.Key, r.Now, r.Attempts, printer.Age(now, r.FirstFailedAt), replayOf, r.URL, r.Sentence,
+	return printer.Row{Name: "failure/" + strconv.FormatUint(r.ID, 10), Object: r, Cells: printer.Cells(
+		r.ID, printer.Age(now, r.KeptAt), Reason(r.Reason, r.Status), r.Host, r.Namespace, r.ConfigMap, r.Key, r.Now,
+		r.Attempts, printer.Age(now, r.FirstFailedAt), r.replayOf(), r.URL, r.Sentence,
 	)}
+}
+
+func (r Record) replayOf() string {
+	if r.ReplayOf == 0 {
+		return ""
+	}
+	return "failure " + strconv.FormatUint(r.ReplayOf, 10)
+}
+
+// Fields returns all details for people.
+func (r Record) Fields(now time.Time) []printer.Field {
+	return []printer.Field{
+		{Name: "Failure", Value: r.ID},
+		{Name: "ConfigMap", Value: r.Namespace + "/" + r.ConfigMap},
+		{Name: "UID", Value: r.UID},
+		{Name: "Key", Value: r.Key},
+		{Name: "URL", Value: r.URL},
+		{Name: "Refresh", Value: r.Refresh},
+		{Name: "Reason", Value: strings.TrimSuffix(Reason(r.Reason, r.Status)+": "+r.Sentence, ": ")},
+		{Name: "Attempts", Value: r.Attempts},
+		{Name: "First failure", Value: printer.Clock(r.FirstFailedAt)},
+		{Name: "Last failure", Value: printer.Clock(r.LastFailedAt)},
+		{Name: "Kept", Value: printer.Clock(r.KeptAt) + ", " + printer.Age(now, r.KeptAt) + " ago"},
+		{Name: "Replay of", Value: r.replayOf()},
+		{Name: "Trace", Value: r.TraceID},
+		{Name: "Message", Value: r.Subject},
+		{Name: "Now", Value: r.Now},
+	}
 }
 
 // Reason returns a reason with the HTTP status, if there is one.
@@ -148,11 +172,75 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Selection selects failures, in the syntax of flags. Empty fields select all.
+// Selection selects failures in the syntax of flags: by ID, or else by the other fields. Empty fields select all.
 type Selection struct {
+	IDs                                []uint64
 	Reason, Host, Namespace, Name, Key string
 	// Since and Until are a duration before now, such as 2h, or an RFC 3339 time.
 	Since, Until string
+}
+
+// Each visits the fields other than IDs by the names of their flags.
+func (s *Selection) Each(visit func(flag, help string, value *string)) {
+	visit("reason", "only failures with this reason, such as Timeout", &s.Reason)
+	visit("host", "only this host", &s.Host)
+	visit("namespace", "only this namespace (default: all)", &s.Namespace)
+	visit("name", "only ConfigMaps with this name", &s.Name)
+	visit("key", "only failures of this key", &s.Key)
+	visit("since", "only failures since a time (RFC 3339) or a duration ago, such as 2h", &s.Since)
+	visit("until", "only failures before a time (RFC 3339) or a duration ago, such as 10m", &s.Until)
+}
+
+// Words returns the arguments of curlctl that select the same failures.
+func (s *Selection) Words() (words []string) {
+	for _, id := range s.IDs {
+		words = append(words, strconv.FormatUint(id, 10))
+	}
+	s.Each(func(flag, _ string, value *string) {
+		if *value != "" {
+			words = append(words, "--"+flag+"="+*value)
+		}
+	})
+	return words
+}
+
+// SetIDs parses IDs as lists print them: 12, or failure/12.
+func (s *Selection) SetIDs(texts []string) error {
+	s.IDs = nil
+	for _, text := range texts {
+		id, err := strconv.ParseUint(strings.TrimPrefix(text, "failure/"), 10, 64)
+		if err != nil || id == 0 {
+			return fmt.Errorf("%q is not the ID of a failure (`curlctl failures` lists them)", text)
+		}
+		s.IDs = append(s.IDs, id)
+	}
+	return nil
+}
+
+// Failure reads a failure by its ID. The error wraps pipeline.ErrNoMessage if there is none.
+func Failure(ctx context.Context, client *operate.Client, id uint64) (operate.DeadLetter, error) {
+	f, err := client.DeadLetter(ctx, id)
+	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
+		err = fmt.Errorf("failure %d not found, it may have been removed (`curlctl failures` lists all): %w", id,
+			pipeline.ErrNoMessage)
+	}
+	return f, err
+}
+
+// Failures reads the failures with the IDs, or else those of a filter, newest first.
+func Failures(
+	ctx context.Context, client *operate.Client, ids []uint64, filter operate.DeadLetterFilter,
+) iter.Seq2[operate.DeadLetter, error] {
+	if len(ids) == 0 {
+		return client.DeadLetters(ctx, filter)
+	}
+	return func(yield func(operate.DeadLetter, error) bool) {
+		for _, id := range ids {
+			if f, err := Failure(ctx, client, id); !yield(f, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Filter parses the selection. An error begins with the name of the field, in lower case.

@@ -23,6 +23,28 @@ type Group struct {
 	// Since is when most of them were in the state, as far as it is known: a key that has been failing for weeks does
 	// not hide when its host went down.
 	Since time.Time `json:"since,omitzero"`
+	// Next is the next attempt for any of them. Paused: it waits for the pause that the host asked for.
+	Next   time.Time `json:"nextTry,omitzero"`
+	Paused bool      `json:"paused,omitempty"`
+}
+
+// GroupTable returns the columns of Group.Row.
+func GroupTable() printer.Table {
+	return printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE|NEXT TRY|NAMESPACES"}
+}
+
+// Row returns the row of GroupTable.
+func (g Group) Row(now time.Time) printer.Row {
+	reason, next := Reason(g.Reason, g.Status), ""
+	if !g.Next.IsZero() {
+		next = printer.Until(now, g.Next)
+	}
+	if g.Paused {
+		next += " (paused)"
+	}
+	return printer.Row{Name: reason + "/" + g.Host, Object: g, Cells: printer.Cells(
+		g.Count, g.State, reason, g.Host, printer.Age(now, g.Since), printer.Clock(g.Since), next, g.Namespaces,
+	)}
 }
 
 // Tally counts by name.
@@ -68,6 +90,10 @@ func Groups(all []Key) []Group {
 		}
 		g.Count++
 		g.Namespaces[k.Namespace]++
+		if !c.Next.IsZero() && (g.Next.IsZero() || c.Next.Before(g.Next)) {
+			g.Next = c.Next
+		}
+		g.Paused = g.Paused || strings.HasPrefix(c.WaitsFor, "pause")
 		if !c.Since.IsZero() {
 			since[of] = append(since[of], c.Since)
 		}
@@ -90,7 +116,7 @@ func Groups(all []Key) []Group {
 // Counts are the numbers of keys by state, without ignored ones. Keys is their sum.
 type Counts map[keystate.State]int
 
-// Keys returns the number of keys that are not ignored.
+// Keys returns the sum.
 func (n Counts) Keys() (all int) {
 	for _, count := range n {
 		all += count

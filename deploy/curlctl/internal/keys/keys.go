@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
@@ -33,6 +34,72 @@ type Key struct {
 	// At is when the want was published.
 	At        time.Time
 	Condition keystate.Condition
+}
+
+// Listed is a key in JSON output.
+type Listed struct {
+	Namespace string `json:"namespace"`
+	ConfigMap string `json:"configMap"`
+	Key       string `json:"key,omitempty"`
+	UID       string `json:"uid,omitempty"`
+	keystate.Condition
+	Host     string    `json:"host,omitempty"`
+	URL      string    `json:"url,omitempty"`
+	Refresh  string    `json:"refresh,omitempty"`
+	Cause    string    `json:"cause,omitempty"`
+	Sequence uint64    `json:"sequence,omitempty"`
+	WantedAt time.Time `json:"wantedAt,omitzero"`
+}
+
+// Listed returns the key for output.
+func (k *Key) Listed() Listed {
+	l := Listed{
+		Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, UID: k.UID, Condition: k.Condition, Host: k.Host,
+		URL: WithoutQuery(k.URL), Sequence: k.Sequence, WantedAt: k.At,
+	}
+	if k.Refresh > 0 {
+		l.Refresh = duration.Format(k.Refresh)
+	}
+	if k.Sequence > 0 {
+		l.Cause = pipeline.CauseName(k.Cause)
+	}
+	return l
+}
+
+// KeyTable returns the columns of Listed.Row.
+func KeyTable() printer.Table {
+	return printer.Table{
+		Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY",
+		Wide:    "CHECKED|WAITS FOR|ATTEMPTS|REFRESH|URL|MESSAGE",
+	}
+}
+
+// Row returns the row of KeyTable.
+func (l Listed) Row(now time.Time) printer.Row {
+	next := ""
+	if !l.Next.IsZero() {
+		next = printer.Until(now, l.Next)
+	}
+	name := pipeline.Key{Namespace: l.Namespace, Name: l.ConfigMap, Key: l.Key}.String()
+	return printer.Row{Name: "key/" + strings.TrimSuffix(name, "/"), Object: l, Cells: printer.Cells(
+		l.State, Reason(l.Reason, l.Status), printer.Age(now, l.Since), next, l.Host, l.Namespace, l.ConfigMap, l.Key,
+		printer.Age(now, l.Checked), l.WaitsFor, l.Attempts, l.Refresh, l.URL, l.Message,
+	)}
+}
+
+// Filter selects keys. Empty fields select all.
+type Filter struct {
+	Namespace, Name, Host, Reason string
+	// Bad excludes good keys, and Stale and HeldBack select only such keys.
+	Bad, Stale, HeldBack bool
+}
+
+// Selects reports whether the filter selects a key.
+func (f Filter) Selects(k *Key) bool {
+	c := k.Condition
+	return (f.Namespace == "" || k.Namespace == f.Namespace) && (f.Name == "" || k.Name == f.Name) &&
+		(f.Host == "" || k.HostIs(f.Host)) && (f.Reason == "" || c.Reason == f.Reason) &&
+		(!f.Bad || !c.Good()) && (!f.Stale || c.Stale) && (!f.HeldBack || c.State == keystate.HeldBack)
 }
 
 // Reader reads the keys and timers of a namespace and name (empty: all).
@@ -60,11 +127,6 @@ func RequestOf(w *v1.Want) Request {
 // Timers are pending timers by key, without their wants.
 type Timers map[pipeline.Key]operate.Timer
 
-// Timers reads the pending timers.
-func (r Reader) Timers(ctx context.Context) (Timers, error) {
-	return byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
-}
-
 // byKey reads timers or dues, and keeps the last one of each key. It drops the want and other fields for
 // fetchers, which take most of the memory, except for the digest of the newest body.
 func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
@@ -79,13 +141,6 @@ func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 	return timers, nil
 }
 
-// Sorted returns the timers by time.
-func (t Timers) Sorted() []operate.Timer {
-	return slices.SortedFunc(maps.Values(t), func(a, b operate.Timer) int {
-		return cmp.Or(a.At.Compare(b.At), Compare(a.Key, b.Key))
-	})
-}
-
 // Read returns the wanted keys in the order of the stream, then annotated keys without a want, and the
 // pending timers.
 func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
@@ -93,7 +148,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	timers, err := r.Timers(ctx)
+	timers, err := byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,6 +206,15 @@ func (k *Key) HostIs(host string) bool {
 func Compare(a, b pipeline.Key) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key,
 		b.Key))
+}
+
+// Find returns a key of a sorted list, or nil.
+func Find(sorted []Key, key pipeline.Key) *Key {
+	at, found := slices.BinarySearchFunc(sorted, key, func(a Key, b pipeline.Key) int { return Compare(a.Key, b) })
+	if !found {
+		return nil
+	}
+	return &sorted[at]
 }
 
 // One reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to

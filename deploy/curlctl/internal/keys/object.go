@@ -41,10 +41,10 @@ func (o Objects) Add(meta *metav1.ObjectMeta) {
 	}
 }
 
-// Grammar returns the grammar of the default annotations.
+// grammar returns the grammar of the default annotations.
 //
 //nolint:gochecknoglobals // immutable
-var Grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annotation.New(annotation.Defaults()) })
+var grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annotation.New(annotation.Defaults()) })
 
 // ReadObject parses and checks the metadata of a ConfigMap like the watcher with these protected namespaces.
 func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
@@ -66,12 +66,12 @@ func (o *Object) explain() {
 // read parses the metadata of a ConfigMap. It takes mistakes in expressions from the status, because compiling
 // those of all ConfigMaps takes long.
 func read(meta *metav1.ObjectMeta, protected []string) Object {
-	grammar, err := Grammar()
+	parser, err := grammar()
 	if err != nil {
 		return Object{Problem: err.Error()}
 	}
 	object := Object{UID: string(meta.UID)}
-	object.Request, err = grammar.ParseObject(meta)
+	object.Request, err = parser.ParseObject(meta)
 	object.Invalid = err
 	object.explain()
 	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {

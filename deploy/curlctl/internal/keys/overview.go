@@ -1,9 +1,7 @@
 package keys
 
 import (
-	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,8 +9,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/condition"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -31,20 +27,8 @@ type Overview struct {
 	Failures  int         `json:"failures"`
 	LastHour  int         `json:"failuresLastHour"`
 	Consumers []Consumer  `json:"consumers"`
-	// PausedHosts are sorted by their number of keys, largest first.
-	PausedHosts []PausedHost `json:"pausedHosts,omitempty"`
-}
-
-// PausedHost is a host that asked for a pause.
-type PausedHost struct {
-	Host string `json:"host"`
-	// Keys is the number of waiting keys.
-	Keys int `json:"keys"`
-	// Reason and Status describe the response that asked for the pause, if a timer has them.
-	Reason string `json:"reason,omitempty"`
-	Status int32  `json:"status,omitempty"`
-	// NextTry is the next attempt for any of the keys. A good response ends the pause.
-	NextTry time.Time `json:"nextTry"`
+	// Keys are sorted by namespace, name and key.
+	Keys []Key `json:"-"`
 }
 
 // TimerCounts counts the pending timers.
@@ -70,80 +54,33 @@ type Consumer struct {
 // ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
 // operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func ReadOverview(
-	ctx context.Context, conn *operate.Connection, objects Objects, now func() time.Time,
+	ctx context.Context, conn *operate.Connection, client *operate.Client, objects Objects, now time.Time,
 ) (Overview, error) {
-	view := Overview{Server: conn.Where}
-	if err := view.ReadConsumers(ctx, conn); err != nil {
-		return view, err
+	o := Overview{Server: conn.Where}
+	if err := o.readConsumers(ctx, conn); err != nil {
+		return o, err
 	}
-	streams, err := ReadStreams(ctx, conn.Client, objects, now())
+	all, timers, err := Reader{Client: client, Now: now, Objects: objects}.Read(ctx)
 	if err != nil {
-		return view, err
+		return o, err
 	}
-	view.Now, view.Groups = Count(streams.Keys), Groups(streams.Keys)
-	for _, t := range streams.Timers {
-		view.Timers.Add(t.At, time.Now())
-	}
-	view.PausedHosts = pausedHosts(streams.Timers)
-	view.Failures, view.LastHour = operate.Total(streams.Failures), len(streams.Recent)
-	return view, nil
-}
-
-// Streams is the content of the streams at one time.
-type Streams struct {
-	Keys   []Key
-	Timers Timers
-	// Failures counts all failures. Recent has the failures of the last hour, newest first, without Message.
-	Failures map[operate.ReasonHost]uint64
-	Recent   []operate.DeadLetter
-}
-
-// ReadStreams reads the streams. Objects may be nil.
-func ReadStreams(
-	ctx context.Context, client *operate.Client, objects Objects, now time.Time,
-) (s Streams, err error) {
-	reader := Reader{Client: client, Now: now, Objects: objects}
-	if s.Keys, s.Timers, err = reader.Read(ctx); err != nil {
-		return Streams{}, err
-	}
-	if s.Failures, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{}); err != nil {
-		return Streams{}, err
-	}
-	for f, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)}) {
-		if err != nil {
-			return Streams{}, err
-		}
-		f.Message = nil
-		s.Recent = append(s.Recent, f)
-	}
-	return s, nil
-}
-
-func pausedHosts(timers Timers) []PausedHost {
-	hosts := map[string]PausedHost{}
+	slices.SortFunc(all, func(a, b Key) int { return Compare(a.Key, b.Key) })
+	o.Keys, o.Now, o.Groups = all, Count(all), Groups(all)
 	for _, t := range timers {
-		if t.Due.GetWaitsFor() != v1.WaitsFor_WAITS_FOR_PAUSE {
-			continue
-		}
-		name := condition.Host(t.URL)
-		host, known := hosts[name]
-		host.Host = name
-		host.Keys++
-		if !known || t.At.Before(host.NextTry) {
-			host.NextTry = t.At
-		}
-		if host.Reason == "" {
-			host.Reason, host.Status = t.Reason(), t.Due.GetStatusCode()
-		}
-		hosts[name] = host
+		o.Timers.add(t.At, time.Now())
 	}
-	return slices.SortedFunc(maps.Values(hosts), func(a, b PausedHost) int {
-		return cmp.Or(cmp.Compare(b.Keys, a.Keys), cmp.Compare(a.Host, b.Host))
-	})
+	counts, err := client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
+	if err != nil {
+		return o, err
+	}
+	o.Failures = operate.Total(counts)
+	counts, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)})
+	o.LastHour = operate.Total(counts)
+	return o, err
 }
 
-// Add counts a timer that fires at a time.
-func (t *TimerCounts) Add(at, now time.Time) {
+// add counts a timer that fires at a time.
+func (t *TimerCounts) add(at, now time.Time) {
 	t.Pending++
 	if t.Next == nil || at.Before(*t.Next) {
 		t.Next = &at
@@ -156,14 +93,12 @@ func (t *TimerCounts) Add(at, now time.Time) {
 	}
 }
 
-// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each. It returns the
-// same errors as ReadOverview.
-func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) error {
-	o.Consumers, o.Blocked = nil, ""
+// readConsumers reads the consumers of the fetchers and the writer, with two requests each.
+func (o *Overview) readConsumers(ctx context.Context, conn *operate.Connection) error {
 	for _, c := range []struct{ stream, name string }{
 		{pipeline.Requests, pipeline.FetcherConsumer}, {pipeline.Results, pipeline.WriterConsumer},
 	} {
-		stream, err := conn.JetStream.Stream(ctx, c.stream)
+		stream, err := conn.Client.Stream(ctx, c.stream)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -131,6 +132,58 @@ func Retrying(ctx context.Context, client *operate.Client, namespace string, ite
 		}
 	}
 	return items, nil
+}
+
+// Refetch selects wanted keys to fetch without a failure. Empty fields select all.
+type Refetch struct {
+	Namespace, Name, Host string
+	// URL is a prefix.
+	URL string
+	// Begun identifies the request (0: the time of the call). Another one with the same has the verdict Already.
+	Begun int64
+}
+
+// Items reads the selected keys.
+func (r Refetch) Items(ctx context.Context, client *operate.Client) (items []*Item, err error) {
+	for w, err := range client.Wants(ctx, r.Namespace, r.Name) {
+		if err != nil {
+			return nil, err
+		}
+		if r.selects(w.Want.GetUrl()) {
+			items = append(items, &Item{Key: w.Key, Verdict: Wanted, Begun: r.Begun})
+		}
+	}
+	return items, nil
+}
+
+// Words returns the arguments of curlctl that select the same keys.
+func (r Refetch) Words() []string {
+	words := []string{"--all"}
+	switch {
+	case r.Namespace != "" && r.Name != "":
+		words = []string{r.Namespace + "/" + r.Name}
+	case r.Namespace != "":
+		words = append(words, "--namespace="+r.Namespace)
+	}
+	if r.Host != "" {
+		words = append(words, "--host="+r.Host)
+	}
+	return words
+}
+
+// selects reports whether a URL has the host and the prefix.
+func (r Refetch) selects(raw string) bool {
+	if r.Host != "" && !pipeline.HostIs(raw, r.Host) {
+		return false
+	}
+	if r.URL == "" {
+		return true
+	}
+	prefix, wrong := weburl.Canonical(r.URL, "https")
+	rest, found := strings.CutPrefix(raw, prefix)
+	// A prefix that ends in the host must match the whole host.
+	endsInHost := strings.Count(prefix, "/") == 2
+	return wrong == "" && found && (!endsInHost || rest == "" || strings.ContainsAny(rest[:1], "/?"))
 }
 
 // Skipped says how many items are skipped and why.

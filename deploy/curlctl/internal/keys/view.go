@@ -36,12 +36,6 @@ type Pair struct {
 	SHA256  string `json:"sha256,omitempty"`
 }
 
-// ViewKey is a key of a ConfigMap with its condition.
-type ViewKey struct {
-	Key string `json:"key"`
-	keystate.Condition
-}
-
 // String formats a pair for people.
 func (a Pair) String() string {
 	text := a.Key + " = " + a.URL
@@ -65,12 +59,61 @@ type View struct {
 	// Ignored says why the watcher ignores the object.
 	Ignored string `json:"ignored,omitempty"`
 	// Keys are the wanted and the annotated keys.
-	Keys     []ViewKey       `json:"keys,omitempty"`
+	Keys     []Listed        `json:"keys,omitempty"`
 	Watcher  *Watcher        `json:"watcher,omitempty"`
 	Timeline []TimelineEntry `json:"timeline"`
 
 	// read has the object, if it exists.
 	read Objects
+}
+
+// Known reports whether anything is known about the object.
+func (v *View) Known() bool {
+	return v.Exists || v.Watcher != nil || len(v.Timeline) > 0 || len(v.Keys) > 0
+}
+
+// Fields returns everything but keys and timeline for people.
+func (v *View) Fields() (fields []printer.Field) {
+	add := func(name string, value any) { fields = append(fields, printer.Field{Name: name, Value: value}) }
+	name := v.Namespace + "/" + v.ConfigMap
+	if v.Watcher != nil {
+		add("Watcher", v.Namespace+"/"+v.Watcher.Name)
+		for _, c := range v.Watcher.Conditions {
+			add(c.Type, string(c.Status)+", "+c.Reason+": "+c.Message)
+		}
+		add("Fetched", v.Watcher.Fetched)
+	}
+	switch {
+	case v.Exists:
+	case v.Watcher != nil:
+		name += " (does not exist)"
+	default:
+		name += " (does not exist any more)"
+	}
+	add("ConfigMap", name)
+	add("UID", v.UID)
+	add("Annotation", v.Annotation)
+	for _, pair := range v.Asks {
+		add("Fetches", pair)
+	}
+	add("Ignored", v.Ignored)
+	add("Problem", v.Problem)
+	for _, note := range v.Notes {
+		add("Note", note)
+	}
+	return fields
+}
+
+// TimelineTable returns the columns of TimelineEntry.Row.
+func TimelineTable() printer.Table { return printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL"} }
+
+// Row returns the row of TimelineTable.
+func (e TimelineEntry) Row(now time.Time) printer.Row {
+	age := printer.Age(now, e.At)
+	if e.At.After(now) {
+		age = "in " + printer.Until(now, e.At)
+	}
+	return printer.Row{Cells: printer.Cells(printer.Clock(e.At), age, e.What, e.Key, e.Detail)}
 }
 
 // ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
@@ -171,7 +214,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 	}
 	for _, k := range found {
 		if k.Key.Key != "" {
-			v.Keys = append(v.Keys, ViewKey{k.Key.Key, k.Condition})
+			v.Keys = append(v.Keys, k.Listed())
 		}
 		if k.Sequence > 0 {
 			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+WithoutQuery(k.URL))

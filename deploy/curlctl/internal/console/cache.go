@@ -1,0 +1,101 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+const (
+	// readEvery is the minimum interval between readings. A long reading is followed by a pause of readPause times
+	// its duration, so that reading takes at most a tenth of the time.
+	readEvery = time.Second
+	readPause = 9
+	// objectsEvery is the minimum interval between readings of Kubernetes.
+	objectsEvery = 10 * time.Second
+	// keptFor is how long a page shows a reading at most, after nobody has looked.
+	keptFor = time.Minute
+)
+
+// cache has the last reading, which all pages share. It reads only for a page.
+type cache struct {
+	deps Deps
+
+	mu   sync.Mutex
+	last reading
+	// next is the earliest time of another reading.
+	next time.Time
+	err  error
+	// objects has the ConfigMaps of the last successful read of Kubernetes (nil: the console does not read it).
+	objects     keys.Objects
+	nextObjects time.Time
+}
+
+// reading is the state of the pipeline at a time.
+type reading struct {
+	keys.Overview
+
+	// AsOf is zero if nothing was read, or no page was open for a while.
+	AsOf time.Time
+}
+
+// Last returns the last reading.
+func (c *cache) Last() reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+// Look reads if it is time for that, and returns the last reading. With an AsOf, the error is that of a later attempt.
+func (c *cache) Look(ctx context.Context) (reading, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deps.Now().Sub(c.last.AsOf) > keptFor {
+		c.last.AsOf, c.next = time.Time{}, time.Time{}
+	}
+	switch connected := c.deps.Conn.Conn.IsConnected(); {
+	case connected && time.Now().After(c.next):
+		c.read(context.WithoutCancel(ctx)) // other pages wait for it, too
+	case !connected && c.last.AsOf.IsZero():
+		return c.last, errors.New("no connection")
+	}
+	return c.last, c.err
+}
+
+// read reads the streams and the objects. On a temporary error it keeps the previous reading.
+func (c *cache) read(ctx context.Context) {
+	began, now := time.Now(), c.deps.Now()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ctx, end := c.deps.Conn.Refusals.CancelOnDenied(ctx)
+	defer end()
+	if c.deps.Kubernetes != nil && began.After(c.nextObjects) {
+		if read, err := c.deps.Kubernetes.Objects(ctx, "", ""); err == nil { // without any reading, ok keys are NotRead
+			c.objects = read
+		}
+		c.nextObjects = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
+	}
+	var overview keys.Overview
+	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn, c.deps.Conn.Client.Counting(), c.objects, now)
+	refused := new(operate.PermissionError)
+	if c.err != nil && errors.As(context.Cause(ctx), &refused) {
+		c.err = refused
+	}
+	switch {
+	case c.err == nil:
+		c.last = reading{overview, now}
+	case errors.As(c.err, &refused), errors.Is(c.err, jetstream.ErrStreamNotFound):
+		c.last = reading{}
+	}
+	c.next = time.Now().Add(max(readEvery, readPause*time.Since(began)))
+}
+
+// Key returns a wanted key, or nil.
+func (r *reading) Key(key pipeline.Key) *keys.Key { return keys.Find(r.Keys, key) }
