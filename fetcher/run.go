@@ -78,7 +78,6 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 			Concurrency: cfg.Throttle.Slots,
 			State:       rt.ConsumerHealth("requests"),
 			Observe:     handler.Observe,
-			Poison:      timed(clock, handler.Poison),
 		}, timed(clock, handler.Handle))
 		slots.Stop() // waits for started keys
 		return err

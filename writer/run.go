@@ -64,9 +64,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 			Concurrency: apply.MaxMessages,
 			MaxBytes:    apply.MaxBytes,
 			State:       state,
-			// The writer may not access the records of started messages in the stream of requests.
-			MaxUnended: pipeline.Uncounted,
-			Observe:    applier.Observe,
+			Observe:     applier.Observe,
 		}, applier.Handle)
 	})
 	return group.Wait()

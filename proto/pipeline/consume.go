@@ -10,12 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
-	"google.golang.org/protobuf/proto"
-
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // ConsumeOptions configure how Consume reads messages from a durable consumer and handles them.
@@ -34,23 +30,10 @@ type ConsumeOptions struct {
 	// InProgressEvery is the interval of progress reports to the server while a message is handled;
 	// 0 means a third of AckWait.
 	InProgressEvery time.Duration
-	// MaxUnended is how many handlings of one message may begin but never end (because the process
-	// crashed, or the handler panicked) before the message is poison. 0 means DefaultMaxUnended,
-	// Uncounted means any number. The first delivery is counted only if it panics.
-	MaxUnended uint64
-	// Poison is called instead of the handler for a poison message. It must not try the same work
-	// again. Nil: the message becomes a dead letter.
-	Poison Handler
 	// Observe, if set, is called with the disposition of each message, after the server was
 	// informed. Calls may overlap.
 	Observe func(*Delivery, Disposition)
 }
-
-// DefaultMaxUnended is the default of ConsumeOptions.MaxUnended.
-const DefaultMaxUnended = 5
-
-// errPoison means that a message was handled several times and no handling ended.
-var errPoison = errors.New("message was handled several times without an end")
 
 // Consume reads messages and calls handle for each in its own goroutine, until ctx is done. It
 // waits until the consumer exists, and reopens it after the consumer, the stream or the whole
@@ -112,11 +95,7 @@ type Consumer struct {
 // NewConsumer returns the Consumer for these options.
 func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Consumer {
 	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
-	o.MaxUnended = cmp.Or(o.MaxUnended, DefaultMaxUnended)
 	o.MaxBytes = cmp.Or(o.MaxBytes, math.MaxInt64)
-	if o.Poison == nil {
-		o.Poison = func(context.Context, *Delivery) Disposition { return DeadLetter(errPoison) }
-	}
 	return &Consumer{
 		js: js, client: NewClient(js), options: o, next: handle, bytes: semaphore.NewWeighted(o.MaxBytes),
 		work: make(chan func()), workers: make(chan struct{}, o.Concurrency), ended: make(chan struct{}),
@@ -143,16 +122,10 @@ func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 
 func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
-	unended, read := c.begin(ctx, d)
-	handle := c.next
-	if unended >= c.options.MaxUnended {
-		handle = c.options.Poison
-	}
-	disposition := call(ctx, d, handle)
+	disposition := call(ctx, d, c.next)
 	if disposition.action == actionDeadLetter {
 		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}
-	c.end(ctx, d, disposition, unended, read)
 	alive.end()
 	c.acknowledge(d, disposition)
 	if c.options.Observe != nil {
@@ -243,90 +216,4 @@ func (h *heartbeat) end() {
 	defer h.mu.Unlock()
 	h.ended = true
 	h.timer.Stop()
-}
-
-// Uncounted as ConsumeOptions.MaxUnended means that no message is ever poison, and that no handling
-// is recorded.
-const Uncounted = math.MaxUint64
-
-// begunTTL is how long the record of a handling is kept: longer than the crash-loop back-off of
-// Kubernetes.
-const begunTTL = time.Hour
-
-// begunSubject returns the subject of the record about a message. Its prefix hides it from consumers
-// and scans of that message's subject.
-func begunSubject(subject string) string { return begunPrefix + subject }
-
-// begin returns the number of handlings of a message that began and did not end, and whether it read
-// that number. Unless there are too many, it records one more. The number of deliveries is no
-// substitute: it includes deliveries that were returned, waited in a buffer, or ended in a retry.
-//
-// The first delivery of a message costs nothing, so a process may crash once without a record.
-// Errors of reading or recording do not stop a message.
-func (c *Consumer) begin(ctx context.Context, d *Delivery) (unended uint64, read bool) {
-	if d.Number() < 2 || c.options.MaxUnended == Uncounted {
-		return 0, false
-	}
-	unended, err := c.client.unended(ctx, d)
-	if err != nil {
-		return 0, false
-	}
-	if unended < c.options.MaxUnended {
-		_ = c.client.recordUnended(ctx, d, unended+1)
-	}
-	return unended, true
-}
-
-// end takes back the handling that begin recorded, if begin read the count. It runs before the
-// acknowledgement, after which another process may handle the message. If an earlier handling has
-// ended meanwhile, the recorded count is lower and stays. A handling that panics has not ended; if
-// that happens on the first delivery, end records it.
-func (c *Consumer) end(ctx context.Context, d *Delivery, disposition Disposition, unended uint64, read bool) {
-	ctx = context.WithoutCancel(ctx)
-	panicked := errors.Is(disposition.err, ErrPanic)
-	switch {
-	case panicked && d.Number() == 1 && c.options.MaxUnended != Uncounted:
-		_ = c.client.recordUnended(ctx, d, 1)
-	case !panicked && read:
-		if left, err := c.client.unended(ctx, d); err == nil {
-			unended = min(unended, left)
-		}
-		_ = c.client.recordUnended(ctx, d, unended)
-	}
-}
-
-// unended returns the recorded number of handlings of a message that did not end.
-func (c *Client) unended(ctx context.Context, d *Delivery) (uint64, error) {
-	m, err := c.LastMessage(ctx, Requests, begunSubject(d.Subject()))
-	if errors.Is(err, ErrNoMessage) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("read unended handlings of %s: %w", d.Subject(), err)
-	}
-	begun := new(v1.Begun)
-	if err := proto.Unmarshal(m.Data, begun); err != nil {
-		return 0, fmt.Errorf("read unended handlings of %s: %w (%w)", d.Subject(), ErrMalformed, err)
-	}
-	if begun.GetSequence() != d.Sequence() { // the record is about a message that this one replaced
-		return 0, nil
-	}
-	return begun.GetUnended(), nil
-}
-
-// recordUnended records the number of handlings of a message that did not end.
-func (c *Client) recordUnended(ctx context.Context, d *Delivery, unended uint64) error {
-	data, err := proto.Marshal(&v1.Begun{Sequence: d.Sequence(), Unended: unended})
-	if err != nil {
-		return fmt.Errorf("encode unended handlings of %s: %w", d.Subject(), err)
-	}
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
-	m := nats.NewMsg(begunSubject(d.Subject()))
-	m.Data = data
-	if _, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
-		jetstream.WithMsgTTL(begunTTL)); err != nil {
-		return fmt.Errorf("record unended handlings of %s: %w", d.Subject(), err)
-	}
-	return nil
 }

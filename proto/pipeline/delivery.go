@@ -175,11 +175,8 @@ func (e *ClassError) Unwrap() error { return e.Err }
 
 // FailureClass returns the failure class for a message that cannot be handled because of err.
 func FailureClass(err error) v1.FailureClass {
-	switch classed, ok := errors.AsType[*ClassError](err); {
-	case ok:
+	if classed, ok := errors.AsType[*ClassError](err); ok {
 		return classed.Class
-	case errors.Is(err, errPoison):
-		return v1.FailureClass_FAILURE_CLASS_POISON
 	}
 	return v1.FailureClass_FAILURE_CLASS_MALFORMED
 }

@@ -130,20 +130,6 @@ var _ = Describe("Consume with dispositions", func() {
 		Consistently(func() string { all := acks(); return all[len(all)-1] },
 			100*time.Millisecond).Should(HavePrefix("-NAK"))
 	})
-
-	It("stores a message whose handler keeps panicking, and stops calling the handler", func(ctx SpecContext) {
-		o := fetcher
-		o.MaxUnended = 2
-		publish(ctx, key)
-		var calls atomic.Int32
-		r := consume(ctx, js, o, func(context.Context, *pipeline.Delivery) pipeline.Disposition {
-			calls.Add(1)
-			panic("always")
-		})
-		Eventually(r.ended, 20*time.Second).Should(HaveExactElements("retry", "retry", "dead_letter"))
-		Expect(calls.Load()).To(BeEquivalentTo(2))
-		Expect(deadLetters(ctx, c)).To(under("Poison"))
-	})
 })
 
 // deadLetters returns all dead letters.

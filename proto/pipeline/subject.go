@@ -29,8 +29,9 @@ const (
 	deadPrefix = "curl.failure."
 	// The kind of the result follows.
 	resultPrefix = "curl.result."
-	// The subject of the message follows.
-	begunPrefix = "curl.begun."
+	// The key whose timer is cancelled follows. Earlier versions recorded begun handlings there, so identities may
+	// publish to it.
+	cancelPrefix = "curl.begun."
 	// Namespace and digest of the body follow.
 	bodyPrefix = "curl.body."
 )

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,17 +25,6 @@ func TestPipeline(t *testing.T) {
 }
 
 var _ = BeforeSuite(suitetest.ExpectNoLeaks)
-
-func TestMain(m *testing.M) {
-	if url := os.Getenv(dyingConsumer); url != "" {
-		if err := consumeUntilKilled(url); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
 
 var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 

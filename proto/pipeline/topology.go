@@ -148,7 +148,7 @@ func (t Topology) requests() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Requests,
 		Description: "curl-me-that: wants, dues and timers",
-		Subjects:    []string{KindWant.All(), KindDue.All(), KindTimer.All(), begunPrefix + ">"},
+		Subjects:    []string{KindWant.All(), KindDue.All(), KindTimer.All(), cancelPrefix + ">"},
 		Retention:   jetstream.LimitsPolicy,
 		// One message per subject, and no limit by age, bytes or count: such a limit would silently
 		// delete pending timers (ADR-51).

@@ -74,24 +74,6 @@ func New(cfg Config, deps Deps) *Engine {
 // Handle handles a message. The end of the process does not cancel its context, but one GET and one
 // publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	return e.handle(ctx, d, e.try)
-}
-
-// Poison gives up a key whose message was started several times but never finished.
-func (e *Engine) Poison(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	return e.handle(ctx, d, func(context.Context, *attempt) event { return event{failed: poisoned()} })
-}
-
-// Observe counts dead letters of messages that could not be handled.
-func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
-	if kept.IsDeadLetter() {
-		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
-	}
-}
-
-func (e *Engine) handle(
-	ctx context.Context, d *pipeline.Delivery, try func(context.Context, *attempt) event,
-) pipeline.Disposition {
 	t, err := e.decode(d)
 	s := e.run(ctx, &attempt{trigger: t}, tracing.Of(d), func(ctx context.Context, a *attempt) step {
 		d.SetTrace(a.span.SpanContext())
@@ -101,9 +83,16 @@ func (e *Engine) handle(
 		case t.tombstone():
 			return e.react(ctx, a, event{outcome: tombstone})
 		}
-		return e.react(ctx, a, try(ctx, a))
+		return e.react(ctx, a, e.try(ctx, a))
 	})
 	return s.disposition()
+}
+
+// Observe counts dead letters of messages that could not be handled.
+func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
+	if kept.IsDeadLetter() {
+		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
+	}
 }
 
 // run handles a delivered or claimed message with a span, and reports the outcome.

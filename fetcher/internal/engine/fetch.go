@@ -32,6 +32,8 @@ const (
 	// lookups is the number of failed lookups after which a want counts as purged. Fewer may be due to a
 	// lagging replica.
 	lookups = 3
+	// maxUnended is the number of fetchers in a row that may end before they have handled a key.
+	maxUnended = 5
 )
 
 // try makes the attempt of a valid message, if it is possible.
@@ -44,11 +46,15 @@ func (e *Engine) try(ctx context.Context, a *attempt) event {
 			return ev
 		}
 	}
-	if a.past.GetUnended() >= pipeline.DefaultMaxUnended {
+	if a.past.GetUnended() >= maxUnended {
 		return event{failed: poisoned()}
 	}
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
 		return event{outcome: inSync}
+	}
+	// Only claims count the fetchers that the key ends: a returned message was delivered before, too.
+	if !a.claimed && (a.deliveries > 1 || a.past.GetUnended() > 0) {
+		return event{blocked: &blocked{queued: true}}
 	}
 	if b := e.short(a.trigger); b != nil {
 		return event{blocked: b}

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
@@ -152,16 +151,6 @@ func (w *world) next() jetstream.Msg {
 	return must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
 }
 
-// beginWithoutEnd records starts of the next message by processes that died.
-func (w *world) beginWithoutEnd(times uint64) {
-	GinkgoHelper()
-	m := w.next()
-	metadata := must(m.Metadata())
-	data := must(proto.Marshal(&v1.Begun{Sequence: metadata.Sequence.Stream, Unended: times}))
-	Expect(w.js.Publish(w.ctx, "curl.begun."+m.Subject(), data)).Error().NotTo(HaveOccurred())
-	Expect(m.Nak()).To(Succeed())
-}
-
 // fetch publishes a want, makes the fetcher handle it, and returns its sequence.
 func (f *fetcher) fetch(want *v1.Want) uint64 {
 	GinkgoHelper()
@@ -202,7 +191,7 @@ func (f *fetcher) handle(m jetstream.Msg) {
 func (f *fetcher) options() pipeline.ConsumeOptions {
 	return pipeline.ConsumeOptions{
 		Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: f.limits.Slots,
-		InProgressEvery: f.inProgressEvery, Poison: f.Poison, Observe: f.Observe,
+		InProgressEvery: f.inProgressEvery, Observe: f.Observe,
 	}
 }
 

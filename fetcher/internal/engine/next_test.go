@@ -107,126 +107,126 @@ func TestNext(t *testing.T) {
 		Retry: Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 	}
 	for name, c := range map[string]struct {
-		interval   time.Duration
-		past       *v1.Due
-		deliveries uint64
-		change     func(*v1.Want)
-		event      event
-		want       string
+		interval time.Duration
+		past     *v1.Due
+		took     time.Duration
+		change   func(*v1.Want)
+		event    event
+		want     string
 	}{
-		"a first body":  {0, nil, 1, nil, says("a"), "content, ack, no timer | a"},
-		"with refresh":  {minutes, nil, 1, nil, says("a"), `content, ack | refresh has a"a" | a`},
-		"the same body": {minutes, has("a"), 1, nil, says("a"), `unmodified, ack | refresh has a"a"`},
-		"another body":  {minutes, has("a"), 1, nil, says("b"), `content, ack | refresh has b"b" | b, read first`},
-		"304":           {minutes, has("a"), 1, nil, notModified, `unmodified, ack | refresh has a"a"`},
+		"a first body":  {0, nil, 0, nil, says("a"), "content, ack, no timer | a"},
+		"with refresh":  {minutes, nil, 0, nil, says("a"), `content, ack | refresh has a"a" | a`},
+		"the same body": {minutes, has("a"), 0, nil, says("a"), `unmodified, ack | refresh has a"a"`},
+		"another body":  {minutes, has("a"), 0, nil, says("b"), `content, ack | refresh has b"b" | b, read first`},
+		"304":           {minutes, has("a"), 0, nil, notModified, `unmodified, ack | refresh has a"a"`},
 		"a short recovery": {
-			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 1, nil, says("a"),
+			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 0, nil, says("a"),
 			`unmodified, ack | refresh has a"a"`,
 		},
 		"a recovery": {
-			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 1, nil, says("a"),
+			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 0, nil, says("a"),
 			`recovered, ack | refresh has a"a" | a, read first`,
 		},
-		"a body after a redelivery": {
-			minutes, has("a"), 2, nil, says("b"),
+		"a body after a long time": {
+			minutes, has("a"), minutes, nil, says("b"),
 			`content, ack | refresh has a"a" | b, read first`,
 		},
 		"another digest": {
-			0, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
+			0, has("a"), 0, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
 			"gave_up, ack | recheck in 1h0m0s DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
 				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
 		},
 		"other content than the pinned one, with an interval": {
-			minutes, has("a"), 1, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
+			minutes, has("a"), 0, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
 			`content, ack | refresh has evil"evil" | evil, read first`,
 		},
 		"in sync": {
-			minutes, nil, 1, func(w *v1.Want) { w.Cached = has("a").GetCached() },
+			minutes, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
 			event{outcome: inSync},
 			`in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
-			0, nil, 1, func(w *v1.Want) { w.Cached = has("a").GetCached() },
+			0, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
 			event{outcome: inSync},
 			"in_sync, ack",
 		},
 
 		"a first failure": {
-			0, nil, 1, nil, status(500, 0),
+			0, nil, 0, nil, status(500, 0),
 			"retry, ack | retry in 2s after 1 BadStatus 500 withheld failing for 0s",
 		},
-		"a failure after a redelivery": {
-			0, nil, 2, nil, status(500, 0),
+		"a failure after a long time": {
+			0, nil, minutes, nil, status(500, 0),
 			"retry, ack | retry in 2s after 1 failing for 0s",
 		},
 		"a second one": {
-			0, failing(1, withheld), 1, nil, status(502, 0), "retry, ack" +
+			0, failing(1, withheld), 0, nil, status(502, 0), "retry, ack" +
 				" | retry in 4s after 2 BadStatus 502 withheld failing for 1m0s",
 		},
 		"a third one": {
-			0, failing(2, withheld), 1, nil, status(500, 0),
+			0, failing(2, withheld), 0, nil, status(500, 0),
 			"retry, ack | retry in 8s after 3 BadStatus 500 reported 0s ago failing for 1m0s" +
 				" | BadStatus in attempt 3, next in 8s, read first",
 		},
 		"the last one": {
-			0, failing(3, reported(time.Minute)), 1, nil, status(500, 0),
+			0, failing(3, reported(time.Minute)), 0, nil, status(500, 0),
 			"gave_up, ack | recheck in 1h0m0s BadStatus 500 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 4, next in 1h0m0s, gave up, read first | dead letter",
 		},
 		"a withheld failure after a reported one": {
-			minutes, failing(0, reported(time.Minute)), 1, nil,
+			minutes, failing(0, reported(time.Minute)), 0, nil,
 			event{failed: &failure{Error: get.Error{Class: timeout}}},
 			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
-			minutes, nil, 1, nil, status(404, 0),
+			minutes, nil, 0, nil, status(404, 0),
 			"gave_up, ack | refresh BadStatus 404 reported 0s ago failing for 0s gave up" +
 				" | BadStatus in attempt 1, next in WAIT, gave up | dead letter",
 		},
 		"the same again": {
-			minutes, failing(0, reported(5*time.Minute)), 1, nil, status(404, 0),
+			minutes, failing(0, reported(5*time.Minute)), 0, nil, status(404, 0),
 			"gave_up, ack | refresh BadStatus 404 reported 5m0s ago failing for 5m0s gave up | dead letter",
 		},
 		"the same again after half an hour": {
-			0, failing(0, reported(30*time.Minute)), 1, nil, status(404, 0), "gave_up, ack" +
+			0, failing(0, reported(30*time.Minute)), 0, nil, status(404, 0), "gave_up, ack" +
 				" | recheck in 1h0m0s BadStatus 404 reported 0s ago" +
 				" failing for 30m0s gave up | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"the same when the key becomes stale": {
-			5 * time.Minute, failing(0, reported(16*time.Minute)), 1, nil, status(404, 0), "gave_up, ack" +
+			5 * time.Minute, failing(0, reported(16*time.Minute)), 0, nil, status(404, 0), "gave_up, ack" +
 				" | refresh BadStatus 404 reported 0s ago" +
 				" failing for 16m0s gave up | BadStatus in attempt 1, next in WAIT, gave up, again, read first | dead letter",
 		},
 		"the same after a credential was added": {
-			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), 1, nil, status(401, 0),
+			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), 0, nil, status(401, 0),
 			"gave_up, ack | recheck in 1h0m0s BadStatus 401 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"the same for a replay": {
-			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), 1, nil, status(404, 0),
+			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), 0, nil, status(404, 0),
 			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"a failed fetch on demand": {
-			0, nil, 1, func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, status(404, 0),
+			0, nil, 0, func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, status(404, 0),
 			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again | dead letter",
 		},
 		"a failure with a body": {
-			minutes, has("a"), 1, nil, status(503, 0), "retry, ack" +
+			minutes, has("a"), 0, nil, status(503, 0), "retry, ack" +
 				" | retry in 2s after 1 BadStatus 503 withheld failing for 0s has a",
 		},
 		"a short pause": {
-			0, nil, 1, nil, status(429, 30*time.Second),
+			0, nil, 0, nil, status(429, 30*time.Second),
 			"retry, ack | retry in 30.2s after 1 BadStatus 429 withheld failing for 0s waits for PAUSE",
 		},
 		"a long pause": {
-			0, nil, 1, nil, status(403, 20*time.Minute), "retry, ack" +
+			0, nil, 0, nil, status(403, 20*time.Minute), "retry, ack" +
 				" | retry in 20m0.2s after 1 BadStatus 403 reported 0s ago failing for 0s" +
 				" waits for PAUSE | BadStatus in attempt 1, next in 20m0.2s, as the host asked",
 		},
 		"too long a pause": {
-			minutes, failing(3, withheld), 1, nil, status(503, 24*hour), "gave_up, ack" +
+			minutes, failing(3, withheld), 0, nil, status(503, 24*hour), "gave_up, ack" +
 				" | refresh in 1h0m0s BadStatus 503 reported 0s ago" +
 				" failing for 1m0s gave up waits for PAUSE | BadStatus in attempt 4, next in 1h0m0s, gave up, as the host asked" +
 				", read first" +
@@ -234,36 +234,36 @@ func TestNext(t *testing.T) {
 		},
 
 		"no slot": {
-			0, nil, 1, nil, busy(throttle.HostBusy, 0),
+			0, nil, 0, nil, busy(throttle.HostBusy, 0),
 			"parked, ack | parked in 40s waits for HOST for 0s queued",
 		},
 		"its lease": {
-			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 1, nil, busy("", 0),
+			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 0, nil, busy("", 0),
 			"waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
 		},
 		"a pause": {
-			0, nil, 1, nil, busy(throttle.HostSlowed, 2*time.Minute),
+			0, nil, 0, nil, busy(throttle.HostSlowed, 2*time.Minute),
 			"parked, ack | parked in 2m4s waits for PAUSE for 0s",
 		},
 		"no budget": {
-			0, failing(2, withheld), 1, nil,
+			0, failing(2, withheld), 0, nil,
 			event{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
 			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			0, nil, 1, nil, event{failed: poisoned()}, "gave_up, ack" +
+			0, nil, 0, nil, event{failed: poisoned()}, "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
-		"a replaced want":   {0, nil, 1, nil, event{outcome: superseded}, "superseded, ack"},
-		"a lagging replica": {0, nil, 1, nil, event{outcome: postponed, wait: 1}, "postponed, retry"},
-		"a drain":           {0, nil, 1, nil, event{outcome: postponed}, "postponed, give_back"},
-		"garbage":           {0, nil, 1, nil, event{outcome: malformed}, "malformed, dead_letter"},
+		"a replaced want":   {0, nil, 0, nil, event{outcome: superseded}, "superseded, ack"},
+		"a lagging replica": {0, nil, 0, nil, event{outcome: postponed, wait: 1}, "postponed, retry"},
+		"a drain":           {0, nil, 0, nil, event{outcome: postponed}, "postponed, give_back"},
+		"garbage":           {0, nil, 0, nil, event{outcome: malformed}, "malformed, dead_letter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &trigger{
 				want: &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
-				past: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, deliveries: c.deliveries, began: noon,
+				past: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, began: noon.Add(-c.took),
 			}
 			if c.change != nil {
 				c.change(m.want)

@@ -82,11 +82,40 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Expect(claim.GetUnended()).To(BeEquivalentTo(1))
 	})
 
-	It("becomes a dead letter after too many unfinished claims", func() {
-		w.fetcher().fetchDue(w.want(serve(says("hello there")).URL),
-			&v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: pipeline.DefaultMaxUnended})
+	It("becomes a dead letter after too many unfinished claims, and is tried later", func() {
+		o := serve(says("hello there"))
+		w.fetcher().fetchDue(w.want(o.URL), &v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: 5})
+		Expect(o.gets.Load()).To(BeZero())
+		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
 		Expect(w.deadLetter().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
+		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
 	})
+
+	DescribeTable("is claimed before its GET, so that fetchers that it ends are counted, if",
+		func(deliveries int, past *v1.Due, unended int) {
+			o, fetching, proceed := held("hello there")
+			want := w.want(o.URL)
+			if past == nil {
+				w.publish(want)
+			} else {
+				w.due(want, past)
+			}
+			for range deliveries - 1 { // a drain returns messages
+				Expect(w.next().Nak()).To(Succeed())
+			}
+			w.fetcher().step()
+			Eventually(fetching).Should(BeClosed())
+			Expect(w.timer().GetUnended()).To(BeEquivalentTo(unended))
+			close(proceed)
+			Eventually(w.contents).Should(Equal(1))
+			Eventually(w.timer).Should(BeNil())
+			Expect(w.pending()).To(BeZero())
+			Expect(w.deadLetters()).To(BeEmpty())
+		},
+		Entry("its message is delivered again", 2, nil, 1),
+		Entry("its message was returned ten times, which counts no more", 11, nil, 1),
+		Entry("an earlier claim was not finished", 1, &v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: 1}, 2),
+	)
 
 	It("keeps its place when its lease ends, at the cost of one message", func() {
 		slow := w.hangs()

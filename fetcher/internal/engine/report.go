@@ -23,7 +23,7 @@ const (
 	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
 	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
 	parked     outcome = "parked"     // no attempt is possible now
-	waits      outcome = "waits"      // the key still waits in the queue of its host
+	waits      outcome = "waits"      // the key waits in the queue of its host
 	superseded outcome = "superseded" // the want was replaced or removed
 	tombstone  outcome = "tombstone"  // the message is a tombstone
 	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter

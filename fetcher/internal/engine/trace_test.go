@@ -127,17 +127,6 @@ var _ = Describe("A message", func() {
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)
 
-	It("becomes a dead letter if it is poison, and its key is tried later", func() {
-		w.publish(w.want(o.URL))
-		w.beginWithoutEnd(5)
-		f.step()
-		Expect(o.gets.Load()).To(BeZero())
-		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
-		Expect(w.deadLetter().GetWant().GetUrl()).To(Equal(o.URL))
-		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
-		Eventually(w.pending).Should(BeZero())
-	})
-
 	It("is acknowledged if it is a tombstone", func() {
 		Expect(w.client.PublishTombstone(w.ctx, key, 0)).Error().NotTo(HaveOccurred())
 		f.step()
@@ -191,7 +180,7 @@ var _ = Describe("A message", func() {
 			nothingHappens()
 			catchUp()
 			f.step()
-			Expect(w.result().GetContent()).NotTo(BeNil())
+			Eventually(w.contents).Should(Equal(1))
 			Eventually(w.pending).Should(BeZero())
 		})
 

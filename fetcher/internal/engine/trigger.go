@@ -151,11 +151,9 @@ func (t *trigger) notBefore() time.Time {
 	}
 }
 
-// overtaken reports whether others may have worked on the key since the message was first
-// delivered. Then the writer may drop the outcome of an older trigger, so nothing may rely on it.
-func (t *trigger) overtaken(now time.Time) bool {
-	return t.deliveries > 1 || now.Sub(t.began) > pipeline.AckWait
-}
+// overtaken reports whether others may have worked on the key meanwhile. Then the writer may drop the
+// outcome of an older trigger, so nothing may rely on it.
+func (t *trigger) overtaken(now time.Time) bool { return now.Sub(t.began) > pipeline.AckWait }
 
 // slimAbove is the size in bytes above which a timer keeps only the identity of a want. The timer
 // must stay below pipeline.MaxRequestBytes.

@@ -1793,62 +1793,6 @@ func (x *DeadLetter) GetTraceparent() string {
 	return ""
 }
 
-// Begun counts handlings of a message that began and did not end: the payload of
-// curl.begun.<subject of the message>. It is kept for an hour.
-type Begun struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Stream sequence of the message.
-	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Number of handlings that began and did not end.
-	Unended       uint64 `protobuf:"varint,2,opt,name=unended,proto3" json:"unended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Begun) Reset() {
-	*x = Begun{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Begun) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Begun) ProtoMessage() {}
-
-func (x *Begun) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Begun.ProtoReflect.Descriptor instead.
-func (*Begun) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *Begun) GetSequence() uint64 {
-	if x != nil {
-		return x.Sequence
-	}
-	return 0
-}
-
-func (x *Begun) GetUnended() uint64 {
-	if x != nil {
-		return x.Unended
-	}
-	return 0
-}
-
 // Version describes a body of a key in the history: the payload of
 // curl.version.<namespace>.<name>.<key>. The body is the payload of
 // curl.body.<namespace>.<sha256>.
@@ -1870,7 +1814,7 @@ type Version struct {
 
 func (x *Version) Reset() {
 	*x = Version{}
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +1826,7 @@ func (x *Version) String() string {
 func (*Version) ProtoMessage() {}
 
 func (x *Version) ProtoReflect() protoreflect.Message {
-	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[11]
+	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +1839,7 @@ func (x *Version) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Version.ProtoReflect.Descriptor instead.
 func (*Version) Descriptor() ([]byte, []int) {
-	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{11}
+	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Version) GetSha256() string {
@@ -2063,10 +2007,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\asubject\x18\x06 \x01(\tR\asubject\x12\x18\n" +
 	"\apayload\x18\a \x01(\fR\apayload\x12\x1b\n" +
 	"\treplay_of\x18\b \x01(\x04R\breplayOf\x12 \n" +
-	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"=\n" +
-	"\x05Begun\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
-	"\aunended\x18\x02 \x01(\x04R\aunended\"\xa0\x01\n" +
+	"\vtraceparent\x18\t \x01(\tR\vtraceparent\"\xa0\x01\n" +
 	"\aVersion\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x129\n" +
@@ -2175,7 +2116,7 @@ func file_curlmethat_v1_pipeline_proto_rawDescGZIP() []byte {
 }
 
 var file_curlmethat_v1_pipeline_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_curlmethat_v1_pipeline_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(Cause)(0),                    // 0: curlmethat.v1.Cause
 	(FailureClass)(0),             // 1: curlmethat.v1.FailureClass
@@ -2191,48 +2132,47 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Reconcile)(nil),             // 11: curlmethat.v1.Reconcile
 	(*Bound)(nil),                 // 12: curlmethat.v1.Bound
 	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
-	(*Begun)(nil),                 // 14: curlmethat.v1.Begun
-	(*Version)(nil),               // 15: curlmethat.v1.Version
-	(*durationpb.Duration)(nil),   // 16: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Version)(nil),               // 14: curlmethat.v1.Version
+	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
-	16, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
+	15, // 0: curlmethat.v1.Want.refresh:type_name -> google.protobuf.Duration
 	0,  // 1: curlmethat.v1.Want.cause:type_name -> curlmethat.v1.Cause
 	5,  // 2: curlmethat.v1.Want.cached:type_name -> curlmethat.v1.Cached
-	17, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
-	17, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
-	17, // 5: curlmethat.v1.Cached.conditional_until:type_name -> google.protobuf.Timestamp
+	16, // 3: curlmethat.v1.Want.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 4: curlmethat.v1.Want.asked_at:type_name -> google.protobuf.Timestamp
+	16, // 5: curlmethat.v1.Cached.conditional_until:type_name -> google.protobuf.Timestamp
 	4,  // 6: curlmethat.v1.Due.want:type_name -> curlmethat.v1.Want
 	0,  // 7: curlmethat.v1.Due.cause:type_name -> curlmethat.v1.Cause
-	17, // 8: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 8: curlmethat.v1.Due.first_failed_at:type_name -> google.protobuf.Timestamp
 	1,  // 9: curlmethat.v1.Due.reported:type_name -> curlmethat.v1.FailureClass
 	5,  // 10: curlmethat.v1.Due.cached:type_name -> curlmethat.v1.Cached
-	17, // 11: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
-	17, // 12: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
+	16, // 11: curlmethat.v1.Due.fresh_until:type_name -> google.protobuf.Timestamp
+	16, // 12: curlmethat.v1.Due.reported_at:type_name -> google.protobuf.Timestamp
 	3,  // 13: curlmethat.v1.Due.waits_for:type_name -> curlmethat.v1.WaitsFor
 	2,  // 14: curlmethat.v1.Due.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 15: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
+	16, // 15: curlmethat.v1.Due.waiting_since:type_name -> google.protobuf.Timestamp
 	4,  // 16: curlmethat.v1.Result.want:type_name -> curlmethat.v1.Want
 	0,  // 17: curlmethat.v1.Result.cause:type_name -> curlmethat.v1.Cause
-	17, // 18: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
+	16, // 18: curlmethat.v1.Result.observed_at:type_name -> google.protobuf.Timestamp
 	8,  // 19: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 20: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 21: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
 	11, // 22: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
 	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
-	17, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
-	17, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
-	16, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
+	16, // 26: curlmethat.v1.Failure.next_at:type_name -> google.protobuf.Timestamp
+	15, // 27: curlmethat.v1.Failure.interval:type_name -> google.protobuf.Duration
 	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
-	16, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
+	15, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
 	2,  // 30: curlmethat.v1.Failure.further:type_name -> curlmethat.v1.FailureDetail
 	12, // 31: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
 	4,  // 32: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	10, // 33: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
-	17, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
-	17, // 35: curlmethat.v1.Version.fetched_at:type_name -> google.protobuf.Timestamp
+	16, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
+	16, // 35: curlmethat.v1.Version.fetched_at:type_name -> google.protobuf.Timestamp
 	36, // [36:36] is the sub-list for method output_type
 	36, // [36:36] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -2257,7 +2197,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_curlmethat_v1_pipeline_proto_rawDesc), len(file_curlmethat_v1_pipeline_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
