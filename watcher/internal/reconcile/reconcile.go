@@ -190,7 +190,8 @@ func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 }
 
 // carryOut carries out a plan, and reports whether it published anything. An error of one key does not
-// delay the others, unless the namespace has its share of the wants.
+// delay the others, unless the namespace has its share of the wants. The writer is asked even then, because
+// the next plan no longer has the published wants, whose pinned bodies the writer fills in.
 func (r *Reconciler) carryOut(
 	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
 ) (done bool, err error) {
@@ -199,22 +200,21 @@ func (r *Reconciler) carryOut(
 		done = done || err == nil
 		errs = append(errs, err)
 	}
-	for _, key := range p.Retract {
-		if full := r.deps.Backlog.Check(name.Namespace); full != nil {
-			return done, errors.Join(append(errs, full)...)
-		}
-		note(r.retract(ctx, wantindex.KeyOf(name, key)))
+	var full error
+	room := func() bool {
+		full = r.deps.Backlog.Check(name.Namespace)
+		return full == nil
 	}
-	for _, w := range p.Publish {
-		if full := r.deps.Backlog.Check(name.Namespace); full != nil {
-			return done, errors.Join(append(errs, full)...)
-		}
-		note(r.publish(ctx, w))
+	for i := 0; i < len(p.Retract) && room(); i++ {
+		note(r.retract(ctx, wantindex.KeyOf(name, p.Retract[i])))
+	}
+	for i := 0; i < len(p.Publish) && room(); i++ {
+		note(r.publish(ctx, p.Publish[i]))
 	}
 	if p.Report || len(p.Remove) > 0 {
 		note(r.requestReconcile(ctx, o, &p))
 	}
-	return done, errors.Join(errs...)
+	return done, errors.Join(append(errs, full)...)
 }
 
 // publish replaces the want in the stream.

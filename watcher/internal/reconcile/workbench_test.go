@@ -85,7 +85,7 @@ func (l lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.Pu
 	return ack, err
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	t.Helper()
 	broker := natstest.Broker(t, natstest.Options{})
 	js := natstest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
@@ -112,13 +112,16 @@ func newBench(t *testing.T) *bench {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Reconciler = reconcile.New(reconcile.Config{
-		Coalesce: coalesce, Repeat: repeat,
-		MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20},
-	}, reconcile.Deps{
+	deps := reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Recorder: b, Signer: signer,
 		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
-	})
+	}
+	for _, c := range change {
+		c(&deps)
+	}
+	b.Reconciler = reconcile.New(reconcile.Config{
+		Coalesce: coalesce, Repeat: repeat, MaxRemovals: reconcile.MaxRemovals{Keys: 50, Percent: 20},
+	}, deps)
 	return b
 }
 
@@ -288,14 +291,37 @@ func TestTheBrokersClockAffectsOnlyTheTimeOfAWant(t *testing.T) {
 	b.Expect(b.published()).To(Equal(2))
 }
 
+// keep adds a body to the history, and returns its digest.
+func (b *bench) keep(body string) (digest string) {
+	b.t.Helper()
+	js := b.client.JetStream()
+	b.Expect(pipeline.Ensure(b.t.Context(), js, pipeline.Topology{HistoryBytes: 16 << 20})).Error().NotTo(HaveOccurred())
+	digest = pipeline.Digest(body)
+	b.Expect(js.Publish(b.t.Context(), pipeline.BodySubject(cm.Namespace, digest), []byte(body))).Error().
+		NotTo(HaveOccurred())
+	return digest
+}
+
+func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(d *reconcile.Deps) {
+		d.Backlog = wantindex.NewBacklog(d.Client.JetStream())
+		for seq := range uint64(511) {
+			d.Backlog.Add(cm.Namespace, seq)
+		}
+	})
+	pinned := b.keep("body")
+	b.request("https://example.com/1", "a", "b")
+	b.object.Request.SHA256 = map[string]string{"a": pinned, "b": pinned}
+	b.Expect(b.try()).To(MatchError(wantindex.ErrBacklogFull))
+	b.Expect(b.published()).To(Equal(1))
+	b.Expect(b.requests()).To(Equal(1))
+}
+
 func TestTheHistoryIsReadOnlyForAPlanThatIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	js := b.client.JetStream()
-	b.Expect(pipeline.Ensure(t.Context(), js, pipeline.Topology{HistoryBytes: 16 << 20})).Error().NotTo(HaveOccurred())
-	pinned := pipeline.Digest("body")
-	b.Expect(js.Publish(t.Context(), pipeline.BodySubject(cm.Namespace, pinned), []byte("body"))).Error().
-		NotTo(HaveOccurred())
+	pinned := b.keep("body")
 	var reads atomic.Int64
 	spy := natstest.Connect(t, b.broker).Conn()
 	b.Expect(spy.Subscribe("$JS.API.DIRECT.GET."+pipeline.History+".>", func(*nats.Msg) { reads.Add(1) })).Error().
