@@ -23,7 +23,7 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 		func() float64 { return float64(cfg.Throttle.Slots) })
 	set.GaugeFunc("queued_keys", "Keys in the fetcher's memory that wait for a slot of their host.",
 		func() float64 { return float64(slots.Queued()) })
-	set.Families(func() []map[string]float64 { return []map[string]float64{slots.Hosts()} }, metric.Family{
+	set.Families(func() []map[string]float64 { return []map[string]float64{slots.Hosts()} }, metric.Definition{
 		Name: "hosts",
 		Help: "Hosts by state: paused (by Retry-After), queued (keys wait for a slot), " +
 			"active (with running GETs). Each in the first state that applies.",

@@ -80,15 +80,15 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 		return n
 	})
 	m.own.Families(k.count,
-		metric.Family{
+		metric.Definition{
 			Name:   "keys",
 			Help:   "Requested keys by state (see the diagram in architecture.md).",
 			Labels: []metric.Label{metric.Of("state", keystate.States()...)},
 		},
-		metric.Family{
+		metric.Definition{
 			Name: "stale_keys", Help: "Keys without a good fetch for three of their intervals, whatever their state.",
 		},
-		metric.Family{
+		metric.Definition{
 			Name: "failing_keys",
 			Help: "Keys that are failing, refused or contested, by namespace: the 20 with the most, and all others.",
 			// Not "namespace": Prometheus sets that label to the namespace of the watcher.

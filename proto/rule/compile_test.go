@@ -98,8 +98,8 @@ func compiles(t *testing.T, text string) {
 		"rule":      func(text string) { rule.Mistake(text, true) },
 		"selection": func(text string) { rule.Mistake(text, false) },
 		"program": func(text string) {
-			e := &rule.Evaluator{MaxBody: 1} // a larger body is not evaluated
-			e.Evaluate(t.Context(), "hostile", rule.Set{Select: text}, []byte("{}"), 0)
+			large := make([]byte, rule.MaxBody+1) // is not evaluated
+			new(rule.Evaluator).Evaluate(t.Context(), "hostile", rule.Set{Select: text}, large, 0)
 		},
 	} {
 		took := quickest(longestCompile, func(try int) { compile(text + strings.Repeat(" ", try)) }) // not cached
@@ -153,7 +153,7 @@ func FuzzLimits(f *testing.F) {
 		if text == "" {
 			text = build(program)
 		}
-		if len(text) > 4*rule.MaxLength || len(body) > rule.DefaultMaxBody {
+		if len(text) > 4*rule.MaxLength || len(body) > rule.MaxBody {
 			t.Skip()
 		}
 		compiles(t, text)
@@ -200,7 +200,7 @@ func TestRules(t *testing.T) {
 		{"ab", `size(body) * 2 > heldSize`, rule.False},
 		{"\xff\xfe", `body == b"\xff\xfe" && size(body) == 2`, rule.Passed},
 		{"abc", `string(bytes(body)) + "d" == "abcd"`, rule.Passed},
-		{strings.Repeat("x", rule.DefaultMaxBody+1), `true`, rule.TooLarge},
+		{strings.Repeat("x", rule.MaxBody+1), `true`, rule.TooLarge},
 		{ca, `size(certs(body)) == 2 && certs(body).all(c, c.isCA && c.notAfter > now + duration("720h"))`, rule.Passed},
 		{ca, `certs(body).exists(c, c.notBefore > now || c.notAfter < now + duration("87600h"))`, rule.False},
 		{
@@ -221,7 +221,7 @@ func TestRules(t *testing.T) {
 }
 
 func TestALargeBodyPassesWithoutExpressions(t *testing.T) {
-	body := make([]byte, rule.DefaultMaxBody+1)
+	body := make([]byte, rule.MaxBody+1)
 	_, cause := new(rule.Evaluator).Evaluate(t.Context(), "team-a", rule.Set{}, body, 0).Failed()
 	if cause != rule.Passed {
 		t.Errorf("the body is %s", cause)
@@ -229,7 +229,7 @@ func TestALargeBodyPassesWithoutExpressions(t *testing.T) {
 }
 
 func TestSelections(t *testing.T) {
-	e := &rule.Evaluator{MaxBody: 64}
+	e := new(rule.Evaluator)
 	body := `{"data":{"b":[1,2.5,true,null],"a":"<é>"},"text":"plain"}`
 	for text, want := range map[string]string{
 		`json.data`:                   `{"a":"<é>","b":[1,2.5,true,null]}`,
@@ -245,18 +245,20 @@ func TestSelections(t *testing.T) {
 			t.Errorf("%s selects %v %q, not %q", text, o.Expressions, o.Selected, want)
 		}
 	}
+	large := strings.Replace(body, "plain", strings.Repeat("x", rule.MaxBody*2/3), 1)
 	for text, want := range map[string]rule.Cause{
 		`json.other`:              rule.Inapplicable,
-		`[body, body]`:            rule.TooLarge,
-		`body + body`:             rule.TooLarge,
+		`[text, text]`:            rule.TooLarge,
+		`text + text`:             rule.TooLarge,
 		`1.0 / 0.0`:               rule.Inapplicable,
 		`duration("1s")`:          rule.Inapplicable,
 		`{json.data: 1}`:          rule.Inapplicable,
 		`{[1]: 1}`:                rule.Inapplicable,
 		`{b"a": 1}`:               rule.Inapplicable,
-		`[[json]].map(x, [x, x])`: rule.TooLarge,
+		`[[text]].map(x, [x, x])`: rule.TooLarge,
 	} {
-		o := e.Evaluate(t.Context(), "team-a", rule.Set{Select: text}, []byte(body), 0)
+		text = strings.ReplaceAll(text, "text", "json.text")
+		o := e.Evaluate(t.Context(), "team-a", rule.Set{Select: text}, []byte(large), 0)
 		if o.Expressions[0].Cause != want {
 			t.Errorf("%s selects %v, not %v", text, o.Expressions, want)
 		}
@@ -404,10 +406,13 @@ func TestOnlyWholeCertificatesInPEMAndBlanksAreRead(t *testing.T) {
 }
 
 func TestATextHasAtMostAThousandCertificates(t *testing.T) {
-	e, set := &rule.Evaluator{MaxBody: 4 << 20}, rule.Set{Expect: []string{"size(certs(body)) > 0"}}
-	_, cause := e.Evaluate(t.Context(), "team-a", set, []byte(strings.Repeat(ca+"\n", 501)), 0).Failed()
-	if cause != rule.Costly {
-		t.Errorf("1,002 certificates are %s", cause)
+	one := strings.Repeat(ca+"\n", 84)
+	for text, want := range map[string]rule.Cause{
+		"body": rule.Passed, "body + body + body + body + body + body": rule.Costly,
+	} {
+		if got := evaluate(one, "size(certs("+text+")) > 0", 0); got != want {
+			t.Errorf("168 certificates in each body of %s are %s", text, got)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package rule
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -19,8 +18,8 @@ import (
 )
 
 const (
-	// DefaultMaxBody is the default maximum size of a body in bytes.
-	DefaultMaxBody = 256 << 10
+	// MaxBody is the maximum size of a body and of a selection in bytes.
+	MaxBody = 256 << 10
 	// deadline is the maximum CPU time of the evaluation of all expressions on a body, and patience its maximum duration
 	// while other programs use the CPU.
 	deadline, patience = 100 * time.Millisecond, 5 * deadline
@@ -96,8 +95,6 @@ func (o Evaluation) Failed() (number int, cause Cause) {
 // time, compilation included, because callers wait for the evaluations of others. Calls whose time or memory
 // depends on their arguments are replaced by bounded ones, because CEL checks the deadline only in loops.
 type Evaluator struct {
-	// MaxBody is the maximum size of a body and of a selection in bytes (0 means DefaultMaxBody).
-	MaxBody int
 	// Budget is the time in nanoseconds that a namespace may use (nil means no limit).
 	Budget *budget.Budget
 	// Now gives the time of the check (nil means time.Now).
@@ -107,9 +104,6 @@ type Evaluator struct {
 	programs cache[cel.Program]
 	meter    meter
 }
-
-// Limit returns the maximum size of a body and of a selection in bytes.
-func (e *Evaluator) Limit() int { return cmp.Or(e.MaxBody, DefaultMaxBody) }
 
 // Evaluate evaluates the expressions of a key on a body until ctx is done; held is the size of the key's value
 // in bytes.
@@ -146,13 +140,13 @@ func (e *Evaluator) Evaluate(ctx context.Context, namespace string, s Set, body 
 	}
 	for i, x := range expressions {
 		value, cause := ref.Val(nil), TooLarge
-		if len(body) <= e.Limit() {
+		if len(body) <= MaxBody {
 			value, cause = e.value(programs[i], variables)
 		}
 		switch {
 		case cause != Passed:
 		case !x.IsRule:
-			o.Selected, cause = e.meter.encode(value, e.Limit())
+			o.Selected, cause = e.meter.encode(value)
 		case value == types.False:
 			cause = False
 		case value != types.True:

@@ -87,7 +87,7 @@ var asNull = json.WithMarshalers(json.MarshalToFunc( //nolint:gochecknoglobals /
 	func(e *jsontext.Encoder, _ structpb.NullValue) error { return e.WriteToken(jsontext.Null) }))
 
 // encode returns the bytes of a selection: text unchanged, and anything else as JSON.
-func (m *meter) encode(v ref.Val, limit int) (text []byte, cause Cause) {
+func (m *meter) encode(v ref.Val) (text []byte, cause Cause) {
 	defer func() {
 		if recover() != nil { // the key of a map is a list or a map, which package types cannot convert
 			text, cause = nil, Inapplicable
@@ -100,7 +100,7 @@ func (m *meter) encode(v ref.Val, limit int) (text []byte, cause Cause) {
 		text = v
 	default:
 		// A small value may repeat a large part many times.
-		if m.left = limit; !m.weigh(v, 1) {
+		if m.left = MaxBody; !m.weigh(v, 1) {
 			return nil, TooLarge
 		}
 		native, err := v.ConvertToNative(reflect.TypeFor[any]())
@@ -111,7 +111,7 @@ func (m *meter) encode(v ref.Val, limit int) (text []byte, cause Cause) {
 			return nil, Inapplicable
 		}
 	}
-	if len(text) > limit {
+	if len(text) > MaxBody {
 		return nil, TooLarge
 	}
 	return text, Passed

@@ -100,19 +100,19 @@ func stateOf(w *watcher) string {
 // measure creates the metrics that are computed on each scrape.
 func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time.Time) {
 	m.own.Families(func() []map[string]float64 { return count(watchers, now()) },
-		metric.Family{
+		metric.Definition{
 			Name: "watchers", Help: "Watchers by state. Suspended ones count only as suspended.",
 			Labels: []metric.Label{metric.Of("state", stateReady, stateProgressing, stateStalled, stateSuspended)},
 		},
-		metric.Family{
+		metric.Definition{
 			Name: "not_ready_seconds",
 			Help: "Longest time that a Watcher which is not suspended has not been Ready, 0 if all are.",
 		},
-		metric.Family{
+		metric.Definition{
 			Name: "sidecars", Help: "Sidecars of pods by state, from the status of their Watchers.",
 			Labels: []metric.Label{metric.Of("state", plan.Starting, plan.Ready, plan.Failing)},
 		},
-		metric.Family{
+		metric.Definition{
 			Name: "sidecars_outdated", Help: "Sidecars of an older generation than their Watcher's newest.",
 		})
 	m.own.GaugeFunc("watch_silence_seconds",

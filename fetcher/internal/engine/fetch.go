@@ -232,7 +232,7 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) event {
 		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]
 		f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
 		if cause == rule.TooLarge {
-			f.Limit = int64(e.rules.Limit())
+			f.Limit = rule.MaxBody
 		}
 		return event{failed: f}
 	}

@@ -82,8 +82,8 @@ func TestPass(t *testing.T) {
 		},
 		"a slow rule": {want: &v1.Want{Expect: []string{slow}}, body: "body", refused: "1 COSTLY, 0"},
 		"a large body": {
-			want: &v1.Want{Expect: []string{"true"}}, body: strings.Repeat("x", rule.DefaultMaxBody+1),
-			refused: fmt.Sprint("1 UNSPECIFIED, ", rule.DefaultMaxBody),
+			want: &v1.Want{Expect: []string{"true"}}, body: strings.Repeat("x", rule.MaxBody+1),
+			refused: fmt.Sprint("1 UNSPECIFIED, ", rule.MaxBody),
 		},
 		"the size of the want": {
 			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, body: "four", refused: "1 UNSPECIFIED, 0",

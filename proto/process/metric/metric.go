@@ -129,25 +129,18 @@ func (s *Set) GaugeFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, value), Gauge, name, help)
 }
 
-// Family is a gauge that is read together with others.
-type Family struct {
-	Name, Help string
-	// Labels has one label or none.
-	Labels []Label
-}
-
-// Families creates gauges that share one read on each scrape. It returns a map by label value for each family, in the
-// same order. Without a label the key is empty. A missing value has no series.
-func (s *Set) Families(read func() []map[string]float64, families ...Family) {
+// Families creates gauges with at most one label that share one read on each scrape. It returns a map by label value
+// for each family, in the same order. Without a label the key is empty. A missing value has no series.
+func (s *Set) Families(read func() []map[string]float64, families ...Definition) {
 	c := &gauges{families: families, read: read}
 	for _, f := range families {
+		f.Name, f.Kind = s.prefix+f.Name, Gauge
 		var names []string
 		for _, l := range f.Labels {
 			names = append(names, l.Name)
 		}
-		c.descs = append(c.descs, prometheus.NewDesc(s.prefix+f.Name, f.Help, names, nil))
-		s.definitions = append(s.definitions,
-			Definition{Name: s.prefix + f.Name, Kind: Gauge, Help: f.Help, Labels: f.Labels})
+		c.descs = append(c.descs, prometheus.NewDesc(f.Name, f.Help, names, nil))
+		s.definitions = append(s.definitions, f)
 	}
 	s.registry.MustRegister(c)
 }
@@ -195,7 +188,7 @@ func (s *Set) add(c prometheus.Collector, kind Kind, name, help string, labels .
 
 // gauges collects gauges that are read on each scrape.
 type gauges struct {
-	families []Family
+	families []Definition
 	descs    []*prometheus.Desc
 	read     func() []map[string]float64
 }
@@ -223,13 +216,13 @@ func (g *gauges) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// values returns the label values of a family. An open label has any value that was read.
-func (f Family) values(read map[string]float64) []string {
+// values returns the label values of a gauge. An open label has any value that was read.
+func (d Definition) values(read map[string]float64) []string {
 	switch {
-	case len(f.Labels) == 0:
+	case len(d.Labels) == 0:
 		return []string{""}
-	case f.Labels[0].Open != "":
+	case d.Labels[0].Open != "":
 		return slices.Sorted(maps.Keys(read))
 	}
-	return f.Labels[0].Values
+	return d.Labels[0].Values
 }

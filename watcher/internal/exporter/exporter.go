@@ -182,9 +182,9 @@ func readers() []string { return []string{pipeline.FetcherConsumer, pipeline.Wri
 // Measure creates the metrics. They have series only while the exporter runs. While the broker does not
 // respond, only up has one.
 func (e *Exporter) Measure(set *metric.Set) {
-	var families []metric.Family
+	var families []metric.Definition
 	add := func(name, help string, labels ...metric.Label) {
-		families = append(families, metric.Family{Name: name, Help: help, Labels: labels})
+		families = append(families, metric.Definition{Name: name, Help: help, Labels: labels})
 	}
 	add("up", "Whether the broker responded when it was last asked about the pipeline: 0 or 1.")
 	add("timers_messages", "Pending timers of retries, refreshes, rechecks and parked attempts.")
