@@ -3,12 +3,21 @@
 package curlctl
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -44,4 +53,86 @@ func command(program string, now func() time.Time) *cobra.Command {
 		identitiesCommand(o), consoleCommand(o), hooksCommand(o),
 	)
 	return cmd
+}
+
+// Exit codes.
+const (
+	// exitFailed: no other code fits.
+	exitFailed = 1
+	// exitUsage: the command line is wrong.
+	exitUsage = 2
+	// exitNoConnection: NATS or Kubernetes is unavailable.
+	exitNoConnection = 3
+	// exitPermission: the identity may not do this.
+	exitPermission = 4
+	// exitNotFound: the object does not exist.
+	exitNotFound = 5
+	// exitFailedAgain: a replay failed again, was interrupted, or did not end in time.
+	exitFailedAgain = 6
+	// exitFound: doctor, check or setup --dry-run found a problem.
+	exitFound = 7
+	// exitNotConfirmed: the user declined, or there was no terminal to ask.
+	exitNotConfirmed = 8
+)
+
+// errorf returns a printable error with an exit code.
+func errorf(code int, format string, args ...any) error {
+	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
+}
+
+// printable is an error whose text tenants and servers may control.
+type printable struct{ error }
+
+// Error returns the text without control characters other than line breaks.
+func (e printable) Error() string {
+	lines := strings.Split(e.error.Error(), "\n")
+	for i, line := range lines {
+		lines[i] = printer.Printable(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap returns the error.
+func (e printable) Unwrap() error { return e.error }
+
+// usagef returns an error about the command line.
+func usagef(format string, args ...any) error { return errorf(exitUsage, format, args...) }
+
+// notNegative returns an error if the value of a flag is negative.
+func notNegative(flag string, value int) error {
+	if value < 0 {
+		return usagef("--%s must not be negative", flag)
+	}
+	return nil
+}
+
+// silent returns an exit code without a message.
+func silent(code int) error { return process.ExitError{Code: code, Silent: true} }
+
+// withCode adds the exit code to an error.
+func withCode(ctx context.Context, err error) error {
+	var exit process.ExitError
+	var refused *operate.PermissionError
+	var kubernetes *keys.Error
+	switch {
+	case err == nil, errors.As(err, &exit):
+		return err
+	case errors.As(context.Cause(ctx), &refused), errors.As(err, &refused):
+		return errorf(exitPermission, "%w", refused)
+	case errors.As(err, &kubernetes) && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
+		return errorf(exitPermission, "%w", kubernetes)
+	case errors.As(err, &kubernetes) && apierrors.IsNotFound(err):
+		return errorf(exitNotFound, "%w", kubernetes)
+	case errors.As(err, &kubernetes):
+		return errorf(exitNoConnection, "cannot reach Kubernetes: %w", kubernetes)
+	case errors.Is(err, operate.ErrNoConnection):
+		return errorf(exitNoConnection, "%w", err)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errorf(exitNotFound, "%w (`curlctl setup` creates it)", err)
+	case errors.Is(err, operate.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
+		return errorf(exitNotFound, "%w", err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return errorf(exitNoConnection, "NATS does not respond: %w", err)
+	}
+	return errorf(exitFailed, "%w", err)
 }

@@ -22,7 +22,6 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(Z| UTC)`), "2026-01-31 12:00:00 UTC"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "12:00:00"},
-	{regexp.MustCompile(`/static/([a-z]+)\.[0-9a-f]{12}\.`), "/static/$1.HASH."},
 }
 
 // goldenPage compares a page with a file. UPDATE_GOLDEN=1 writes it.
@@ -149,7 +148,7 @@ var _ = Describe("The console", func() {
 			return code
 		}
 		for _, site := range []string{"cross-site", "same-site"} {
-			for _, path := range []string{"/live", "/failures", "/failures/replay", "/static/icon.svg"} {
+			for _, path := range []string{"/live", "/failures", "/failures/replay", "/assets/icon.svg"} {
 				Expect(from(site, "no-cors", "image", path)).To(Equal(http.StatusForbidden), path)
 				Expect(from(site, "navigate", "iframe", path)).To(Equal(http.StatusForbidden), path)
 			}

@@ -115,3 +115,51 @@ func printFindings(out *printer.Printer, findings []operate.Finding) error {
 	}
 	return nil
 }
+
+// handOverCommand returns the command hand-over.
+func handOverCommand(o *options) *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "hand-over --from ANNOTATION --to ANNOTATION [NAMESPACE/NAME]",
+		Short: "Give keys to the installation that reads another annotation (writes curl-status)",
+		Long: "After a change of --annotation-keys, keys that the former annotation asked for stay as they\n" +
+			"are. This gives them to the installation that reads the annotation --to, in one ConfigMap,\n" +
+			"in --namespace, or in all. It keeps those that this annotation names up to date, and\n" +
+			"removes the others. It needs no NATS.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.CompleteObjects,
+	}
+	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
+		namespace, name, err := o.Namespace, "", error(nil)
+		if len(args) > 0 {
+			namespace, name, err = o.Object(args[0])
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := annotation.New(annotation.Options{Keys: []string{from, to}, DefaultScheme: "https"}); err != nil {
+			return usagef("--from and --to must be two annotations: %w", err)
+		}
+		handed := 0
+		listed := o.Cluster().Each(cmd.Context(), namespace, name, func(object *metav1.PartialObjectMetadata) {
+			state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
+			before := handed
+			for key, entry := range state.Keys {
+				if entry.Annotation == annotation.Asker(from) {
+					entry.Annotation, handed = to, handed+1
+					state.Keys[key] = entry
+				}
+			}
+			if handed > before && err == nil {
+				err = o.Cluster().Annotate(cmd.Context(), object, annotation.StatusKey, state.String())
+			}
+		})
+		if err = cmp.Or(listed, err); err == nil {
+			out.Linef("Handed over %s.", printer.Plural(handed, "key"))
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&from, "from", "", "annotation that asked for the keys")
+	cmd.Flags().StringVar(&to, "to", "", "annotation that asks for them from now on")
+	return cmd
+}

@@ -2,16 +2,12 @@ package curlctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
@@ -22,8 +18,7 @@ import (
 // identities holds the flags.
 type identities struct {
 	cluster   *kube.Options
-	dir, mode string
-	fileMode  fs.FileMode // parsed mode
+	dir       string
 	namespace string
 	prefix    string
 	hosts     []string
@@ -50,7 +45,6 @@ func identitiesCommand(o *options) *cobra.Command {
 	})
 	fs := cmd.Flags()
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
-	fs.StringVar(&c.mode, "mode", "0600", "octal mode of secret files, such as 0640 for the group")
 	fs.StringVar(&c.namespace, "secrets", "",
 		"namespace for the Secrets <prefix>-nats-<identity>, <prefix>-nats-server and <prefix>-nats-ca")
 	fs.StringVar(&c.prefix, "prefix", "curl-me-that", "prefix of the names of Secrets")
@@ -74,7 +68,7 @@ func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Tim
 	options := identity.Options{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
 	files, items, err := identity.Ensure(ctx, store, options)
 	if err != nil {
-		return c.withCode(err)
+		return err
 	}
 	if err := c.handOut(ctx, files); err != nil {
 		return err
@@ -103,18 +97,13 @@ func (c *identities) validate() error {
 	if (c.dir == "") == (c.namespace == "") {
 		return usagef("identities needs either --out DIR or --secrets NAMESPACE")
 	}
-	mode, err := strconv.ParseUint(c.mode, 8, 32)
-	if err != nil || mode&^0o666 != 0 || mode&0o600 != 0o600 {
-		return usagef("--mode: %q is not a mode such as 0600, 0640 or 0644", c.mode)
-	}
-	c.fileMode = fs.FileMode(mode)
 	return nil
 }
 
 // handOut copies the files of single identities.
 func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 	for _, name := range slices.Sorted(maps.Keys(c.shares)) {
-		if err := identity.HandOut(ctx, files, name, identity.Dir{Path: c.shares[name], Mode: c.fileMode}); err != nil {
+		if err := identity.HandOut(ctx, files, name, identity.Dir(c.shares[name])); err != nil {
 			return fmt.Errorf("hand out to %s: %w", name, err)
 		}
 	}
@@ -124,22 +113,8 @@ func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 // store returns the store of the identities, and a function that closes it.
 func (c *identities) store() (store identity.Store, done func(), err error) {
 	if c.dir != "" {
-		return identity.Dir{Path: c.dir, Mode: c.fileMode}, func() {}, nil
+		return identity.Dir(c.dir), func() {}, nil
 	}
 	client, done, err := keys.Secrets(*c.cluster, c.namespace)
 	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
-}
-
-// withCode adds the exit code to an error of the API server.
-func (c *identities) withCode(err error) error {
-	_, gotResponse := errors.AsType[*apierrors.StatusError](err)
-	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return errorf(exitPermission, "%w", err)
-	case apierrors.IsNotFound(err):
-		return errorf(exitNotFound, "%w", err)
-	case c.namespace != "" && !gotResponse && !errors.Is(err, identity.ErrUnusable):
-		return errorf(exitNoConnection, "cannot reach Kubernetes: %w", err)
-	}
-	return err
 }

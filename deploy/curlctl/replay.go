@@ -27,8 +27,6 @@ type replaying struct {
 
 	*session
 	items []*keys.Item
-	// follower sets the outcomes (nil: without --wait).
-	follower *keys.Follower
 }
 
 // replayCommand returns the command replay.
@@ -92,7 +90,8 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 	}
 	n := keys.Verdicts(r.items)[keys.Wanted]
 	if r.dryRun || n == 0 {
-		return r.print(false)
+		r.print()
+		return nil
 	}
 	if !r.yes && n > confirmAbove {
 		if err := r.Confirm("Replay %s?", printer.Plural(n, "failure")); err != nil {
@@ -105,8 +104,9 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 // request requests n fetches and prints the result.
 func (r *replaying) request(ctx context.Context, n int) (err error) {
 	r.HintLoss()
+	var follower *keys.Follower
 	if r.wait {
-		if r.follower, err = keys.Follow(ctx, r.Client); err != nil {
+		if follower, err = keys.Follow(ctx, r.Client); err != nil {
 			return err
 		}
 	}
@@ -121,44 +121,43 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 		return err
 	}
 	r.HintPaused(ctx)
-	if r.follower == nil {
-		return r.print(false)
+	r.print()
+	if !r.wait {
+		return nil
 	}
-	return r.follow(ctx)
+	return r.follow(ctx, follower)
 }
 
-func (r *replaying) follow(ctx context.Context) error {
+// follow waits for the outcomes and prints them.
+func (r *replaying) follow(ctx context.Context, follower *keys.Follower) error {
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	n := 0
-	for _, count := range keys.Outcomes(r.items) {
-		n += count
-	}
+	n := keys.Pending(r.items)
 	progress := r.Aside.Progress("done", n)
-	err := r.follower.Wait(waiting, r.items, func(counts map[keys.Outcome]int) { progress(n - counts[keys.Pending]) })
+	err := follower.Wait(waiting, r.items, func(pending int) { progress(n - pending) })
 	if err != nil && waiting.Err() == nil {
 		return err
 	}
-	if pending := keys.Outcomes(r.items)[keys.Pending]; pending > 0 {
+	if pending := keys.Pending(r.items); pending > 0 {
 		r.Hint("Stopped waiting for %s. Fetching continues. `curlctl failing` lists them.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false
-	if err == nil && keys.Outcomes(r.items)[keys.Fetched] > 0 {
+	if err == nil && keys.Verdicts(r.items)[keys.Fetched] > 0 {
 		writing, cancel := context.WithTimeout(waiting, writerTimeout)
 		defer cancel()
-		if written, err = r.follower.Written(writing); err != nil {
+		if written, err = follower.Written(writing); err != nil {
 			return err
 		}
 	}
-	return r.print(written)
+	return r.outcomes(written)
 }
 
 // maxNamed is the maximum number of failed items that are printed with their names.
 const maxNamed = 20
 
-// print prints the verdicts, and with a follower the outcomes. It returns the exit code.
-func (r *replaying) print(written bool) error {
+// print prints the verdicts.
+func (r *replaying) print() {
 	counts := keys.Verdicts(r.items)
 	for _, line := range keys.Skipped(counts) {
 		r.Out.Linef("%s.", line)
@@ -171,10 +170,6 @@ func (r *replaying) print(written bool) error {
 	default:
 		r.Out.Linef("Replayed %s.", share(counts[keys.Replayed], len(r.items)))
 	}
-	if r.follower != nil {
-		r.outcomes(written)
-	}
-	return r.code()
 }
 
 // share returns "97 of 100 failures", or "100 failures" if that is all.
@@ -188,13 +183,17 @@ func share(n, all int) string {
 	return printer.Grouped(n) + " of " + printer.Plural(all, "failure")
 }
 
-func (r *replaying) outcomes(written bool) {
-	counts := keys.Outcomes(r.items)
+// outcomes prints the outcomes, and returns the exit code.
+func (r *replaying) outcomes(written bool) error {
+	counts, pending := keys.Verdicts(r.items), keys.Pending(r.items)
 	var parts []string
-	for _, outcome := range []keys.Outcome{keys.Fetched, keys.FailedAgain, keys.Superseded, keys.Pending} {
+	for _, outcome := range []keys.Verdict{keys.Fetched, keys.FailedAgain, keys.Superseded} {
 		if n := counts[outcome]; n > 0 {
 			parts = append(parts, printer.Grouped(n)+" "+string(outcome))
 		}
+	}
+	if pending > 0 {
+		parts = append(parts, printer.Grouped(pending)+" pending")
 	}
 	if len(parts) > 0 {
 		r.Out.Linef("Outcome: %s.", strings.Join(parts, ", "))
@@ -206,24 +205,88 @@ func (r *replaying) outcomes(written bool) {
 	}
 	n := 0
 	for _, item := range r.items {
-		end := item.End
-		if !item.Followed() || end.Outcome != keys.FailedAgain {
+		if item.Verdict != keys.FailedAgain {
 			continue
 		}
 		if n++; n > maxNamed {
 			r.Out.Linef("More failed again, `curlctl failures` lists them.")
-			return
+			break
 		}
-		reason := keys.Reason(end.Failure.Reason, end.Failure.Message.GetFailure().GetStatusCode())
-		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, end.Failure.ID)
+		reason := keys.Reason(item.Again.Reason, item.Again.Message.GetFailure().GetStatusCode())
+		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, item.Again.ID)
 	}
-}
-
-// code returns the exit code.
-func (r *replaying) code() error {
-	counts := keys.Outcomes(r.items)
-	if r.follower != nil && counts[keys.FailedAgain]+counts[keys.Pending] > 0 {
+	if counts[keys.FailedAgain]+pending > 0 {
 		return silent(exitFailedAgain)
 	}
 	return nil
+}
+
+// refetchRate is the default of --rate, per second.
+const refetchRate = 50
+
+// refetching holds the flags of refetch.
+type refetching struct {
+	keys.Refetch
+
+	rate     keys.Rate
+	all, yes bool
+}
+
+// refetchCommand returns the command refetch.
+func refetchCommand(o *options) *cobra.Command {
+	r := &refetching{rate: refetchRate}
+	cmd := &cobra.Command{
+		Use:   "refetch NAMESPACE/NAME | --all | --host HOST | --url PREFIX",
+		Short: "Fetch wanted keys now, whether or not they failed",
+		Long: "Fetches the keys of a ConfigMap, of a host or with a URL prefix, or --all keys. --namespace\n" +
+			"limits the selection. Unchanged bodies are not written. A host that asked for a pause gets\n" +
+			"one fetch at a time per namespace. A good response ends the pause, and the other fetches\n" +
+			"follow.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: o.CompleteObjects,
+	}
+	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
+		r.Namespace = o.Namespace
+		switch {
+		case len(args) == 0 && !r.all && r.Host == "" && r.URL == "" || len(args) == 1 && r.all:
+			return usagef("refetch needs NAMESPACE/NAME, --host, --url or --all")
+		case strings.ContainsAny(r.URL, "?@"):
+			return usagef("--url must not have credentials or a query")
+		case len(args) == 1:
+			r.Namespace, r.Name, err = o.Object(args[0])
+		}
+		return err
+	}
+	cmd.RunE = o.Run(r.run)
+	cmd.Flags().StringVar(&r.Host, "host", "", "fetch keys from this host")
+	cmd.Flags().StringVar(&r.URL, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
+	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
+	cmd.Flags().Var(&r.rate, "rate", keys.RateUsage)
+	return cmd
+}
+
+func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
+	selected, err := r.Items(ctx, s.Client)
+	switch {
+	case err != nil:
+		return err
+	case len(selected) == 0 && r.Name != "":
+		return errorf(exitNotFound, "no keys are wanted for %s/%s: not found", r.Namespace, r.Name)
+	case len(selected) == 0 && !r.all:
+		return errorf(exitNotFound, "no wanted key has this host and URL: not found")
+	}
+	if !r.yes && len(selected) > confirmAbove {
+		if err := s.Confirm("Fetch %s now?", printer.Plural(len(selected), "key")); err != nil {
+			return err
+		}
+	}
+	s.HintLoss()
+	err = keys.Replay(ctx, s.Client, selected, r.rate, s.Aside.Progress("requested", len(selected)))
+	if err == nil {
+		done := keys.Verdicts(selected)
+		s.Out.Linef("Requested %s.", printer.Plural(done[keys.Replayed]+done[keys.Already], "fetch"))
+		s.HintPaused(ctx)
+	}
+	return err
 }

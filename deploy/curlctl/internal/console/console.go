@@ -4,6 +4,7 @@ package console
 
 import (
 	"context"
+	"html/template"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,7 +29,7 @@ type Server struct {
 	deps   Deps
 	access *access
 	cache  cache
-	pages  *pages
+	pages  map[string]*template.Template
 }
 
 // Limits of requests.
@@ -54,7 +55,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // handler returns the handler of all pages.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /static/{file}", s.pages.static)
+	mux.Handle("GET /assets/", http.FileServerFS(assetFiles))
 	for pattern, page := range map[string]func(*visit) (*page, error){
 		"GET /{$}":                               s.overviewPage,
 		"GET /failures":                          s.failuresPage,

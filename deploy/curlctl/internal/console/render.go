@@ -2,13 +2,10 @@ package console
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
-	"net/http"
 	"path"
 	"slices"
 	"strconv"
@@ -24,25 +21,16 @@ var templateFiles embed.FS
 //go:embed assets
 var assetFiles embed.FS
 
-// pages are the templates and assets.
-type pages struct {
-	templates map[string]*template.Template
-	// assets maps a name with a hash to its file, and addresses maps a plain name to its address.
-	assets, addresses map[string]string
-}
-
 const layout = "layout.html"
 
-func newPages() (*pages, error) {
-	p := &pages{templates: map[string]*template.Template{}, assets: map[string]string{}, addresses: map[string]string{}}
-	if err := p.readAssets(); err != nil {
-		return nil, err
-	}
+// newPages returns the templates by name.
+func newPages() (map[string]*template.Template, error) {
+	pages := map[string]*template.Template{}
 	files, err := fs.Glob(templateFiles, "templates/*.html")
 	if err != nil {
 		return nil, err
 	}
-	base, err := template.New(layout).Funcs(p.functions()).ParseFS(templateFiles, "templates/"+layout,
+	base, err := template.New(layout).Funcs(functions()).ParseFS(templateFiles, "templates/"+layout,
 		"templates/parts.html")
 	if err != nil {
 		return nil, fmt.Errorf("parse templates: %w", err)
@@ -55,45 +43,14 @@ func newPages() (*pages, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse %s: %w", file, err)
 		}
-		p.templates[path.Base(file)] = clone
+		pages[path.Base(file)] = clone
 	}
-	return p, nil
-}
-
-// readAssets adds a hash to each name, so that browsers can cache the files forever.
-func (p *pages) readAssets() error {
-	files, err := fs.Glob(assetFiles, "assets/*")
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		data, err := assetFiles.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		ext := path.Ext(file)
-		name := strings.TrimSuffix(path.Base(file), ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		p.assets[name], p.addresses[path.Base(file)] = file, "/static/"+name
-	}
-	return nil
-}
-
-// static serves an asset.
-func (p *pages) static(w http.ResponseWriter, r *http.Request) {
-	file, found := p.assets[r.PathValue("file")]
-	if !found {
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	http.ServeFileFS(w, r, assetFiles, file)
+	return pages, nil
 }
 
 // functions returns the functions of the templates.
-func (p *pages) functions() template.FuncMap {
+func functions() template.FuncMap {
 	return template.FuncMap{
-		"asset":     func(name string) string { return p.addresses[name] },
 		"grouped":   func(n any) string { return printer.Grouped(integer(n)) },
 		"plural":    func(n any, noun string) string { return printer.Plural(integer(n), noun) },
 		"until":     func(now time.Time, at *time.Time) string { return printer.Until(now, *at) },

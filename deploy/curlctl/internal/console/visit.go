@@ -26,15 +26,13 @@ type visit struct {
 	client *operate.Client
 }
 
-// page is the response to a visit: a template with its data, or a redirect.
+// page is the response to a visit.
 type page struct {
 	template, title string
 	status          int
 	data            any
 	// command shows the same in a terminal.
 	command string
-	// redirect is the address of a redirect (empty: none).
-	redirect string
 	// live is the query of livePage.
 	live url.Values
 	// refresh makes the script update the whole page every two seconds.
@@ -141,10 +139,6 @@ type frame struct {
 }
 
 func (v *visit) write(p *page) {
-	if p.redirect != "" {
-		http.Redirect(v.w, v.Request, p.redirect, http.StatusSeeOther)
-		return
-	}
 	s := v.server
 	f := frame{
 		Title: p.title, Path: v.URL.Path, Person: s.access.name, Server: s.deps.Conn.Where, Live: "/live?" + p.live.Encode(),
@@ -153,7 +147,7 @@ func (v *visit) write(p *page) {
 	}
 	f.Unread, _ = v.client.Unread.Count()
 	var text strings.Builder
-	if err := s.pages.templates[p.template].ExecuteTemplate(&text, layout, f); err != nil {
+	if err := s.pages[p.template].ExecuteTemplate(&text, layout, f); err != nil {
 		http.Error(v.w, "Rendering failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}

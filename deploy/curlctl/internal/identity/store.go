@@ -16,29 +16,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 )
 
 // Dir keeps files in a directory, which it creates if necessary.
-type Dir struct {
-	Path string
-	// Mode of secret files. Other files are readable by everybody who may enter the directory.
-	Mode fs.FileMode
-}
+type Dir string
 
-// publicMode is the mode of files without secrets.
-const publicMode = 0o644
+const (
+	dirMode     = 0o700
+	privateMode = 0o600
+	// publicMode is the mode of files without secrets.
+	publicMode = 0o644
+)
 
 // Where implements Store.
-func (d Dir) Where(file string) string { return filepath.Join(d.Path, file) }
+func (d Dir) Where(file string) string { return filepath.Join(string(d), file) }
 
 // Update implements Store. It locks the directory, and writes each file atomically.
 func (d Dir) Update(_ context.Context, change func(Files) (Files, error)) error {
 	fail := func(err error) error { return fmt.Errorf("update identities: %w", err) }
-	// A group that may read the files must be able to enter the directory.
-	if err := os.MkdirAll(d.Path, d.Mode|d.Mode&0o444>>2|0o300); err != nil {
+	if err := os.MkdirAll(string(d), dirMode); err != nil {
 		return fail(err)
 	}
-	dir, err := os.Open(d.Path)
+	dir, err := os.Open(string(d))
 	if err != nil {
 		return fail(err)
 	}
@@ -74,14 +75,14 @@ func (d Dir) Update(_ context.Context, change func(Files) (Files, error)) error 
 }
 
 func (d Dir) write(file string, content []byte) error {
-	temporary, err := os.CreateTemp(d.Path, ".identity-*")
+	temporary, err := os.CreateTemp(string(d), ".identity-*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(temporary.Name())
 	mode := fs.FileMode(publicMode)
 	if file == caKey || file == serverKey || strings.HasSuffix(file, ".nk") { // a private key
-		mode = d.Mode
+		mode = privateMode
 	}
 	_, err = temporary.Write(content)
 	if err := errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close()); err != nil {
@@ -95,7 +96,7 @@ const seedKey = "nkey"
 
 // Secrets keeps files in Secrets of a namespace: one per identity with its seed and the CA certificate, one for
 // the servers, and one for the certificate authority, which no pod mounts. It needs the rights to get, create
-// and update them.
+// and update them. Errors of the API server are *keys.Error.
 type Secrets struct {
 	// Client of the namespace.
 	Client corev1client.SecretInterface
@@ -168,7 +169,7 @@ func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error))
 			continue
 		}
 		if err := s.write(ctx, b.secret, secrets[b.secret], data); err != nil {
-			return fmt.Errorf("write Secret %s/%s: %w", s.Namespace, b.secret, err)
+			return &keys.Error{Operation: "write Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 	}
 	return nil
@@ -184,7 +185,7 @@ func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*co
 		case err == nil:
 			secrets[b.secret], data = secret, secret.Data
 		case !apierrors.IsNotFound(err):
-			return nil, nil, fmt.Errorf("read Secret %s/%s: %w", s.Namespace, b.secret, err)
+			return nil, nil, &keys.Error{Operation: "read Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 		for file, key := range b.keys {
 			if content, exists := data[key]; exists && !read[file] {

@@ -27,7 +27,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Verdict on a selected failure.
+// Verdict on a selected failure. A Follower replaces Replayed and Already by the outcome.
 type Verdict string
 
 // The verdicts.
@@ -48,6 +48,12 @@ const (
 	Older Verdict = "older failure of the same key"
 	// Unreadable: the failure has no request.
 	Unreadable Verdict = "holds no request"
+	// Fetched: the body was fetched and handed to the writer.
+	Fetched Verdict = "fetched"
+	// FailedAgain: all attempts failed; there is a new failure.
+	FailedAgain Verdict = "failed again"
+	// Superseded: the want has been changed or removed since the replay.
+	Superseded Verdict = "changed meanwhile"
 )
 
 // Item is a selected failure, or a key to refetch without one.
@@ -58,8 +64,8 @@ type Item struct {
 	Verdict Verdict
 	// Begun identifies a refetch, which is Already requested if another has the same (0: the time of the call).
 	Begun int64
-	// End is valid for a Followed item.
-	End End
+	// Again is the new failure if it is FailedAgain, else nil.
+	Again *operate.DeadLetter
 
 	request Request
 }
@@ -282,7 +288,7 @@ func Replay(ctx context.Context, client *operate.Client, items []*Item, r Rate, 
 			verdict = Replayed // by an earlier try whose acknowledgement was lost
 		}
 		if err == nil {
-			item.Verdict, item.End.Outcome = verdict, Pending
+			item.Verdict = verdict
 		}
 		return err
 	})
@@ -431,4 +437,119 @@ func (r *Rate) limiter() *rate.Limiter {
 		return rate.NewLimiter(rate.Inf, 1)
 	}
 	return rate.NewLimiter(rate.Limit(*r), 1)
+}
+
+// Follower follows the outcome of replays by reading the streams.
+type Follower struct {
+	client *operate.Client
+	// last is the last sequence in Failures before the first replay.
+	last uint64
+}
+
+// Follow returns a follower. Call it before Replay.
+func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
+	failures, err := client.JetStream().Stream(ctx, pipeline.Failures)
+	if err != nil {
+		return nil, err
+	}
+	return &Follower{client: client, last: failures.CachedInfo().State.LastSeq}, nil
+}
+
+// Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is called after each check with
+// the number of the others.
+func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(pending int)) error {
+	return repeat(ctx, func() (bool, error) {
+		err := f.check(ctx, items)
+		pending := Pending(items)
+		progress(pending)
+		return pending == 0, err
+	})
+}
+
+// Pending returns the number of replayed items without a known outcome.
+func Pending(items []*Item) int {
+	counts := Verdicts(items)
+	return counts[Replayed] + counts[Already]
+}
+
+// check updates the verdict of all pending items.
+func (f *Follower) check(ctx context.Context, items []*Item) error {
+	var handled uint64
+	err := Retry(ctx, func(ctx context.Context) (err error) {
+		handled, err = Reader{Client: f.client}.Handled(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	pending := func(item *Item) bool { return item.Verdict == Replayed || item.Verdict == Already }
+	return each(ctx, items, pending, nil, func(ctx context.Context, item *Item) error {
+		return Retry(ctx, func(ctx context.Context) error { return f.update(ctx, item, handled) })
+	})
+}
+
+// update reads the outcome of one item. The fetchers have handled all requests up to the sequence handled.
+func (f *Follower) update(ctx context.Context, item *Item, handled uint64) error {
+	_, verdict, err := current(ctx, f.client, item)
+	if err != nil {
+		return err
+	}
+	if verdict != Wanted {
+		item.Verdict = Superseded
+		return nil
+	}
+	// Read the timer first: if it fires meanwhile, the due exists already.
+	timer, err := f.client.PendingTimer(ctx, item.Key)
+	if err != nil && !errors.Is(err, pipeline.ErrNoMessage) {
+		return err
+	}
+	due, err := f.client.LastDue(ctx, item.Key)
+	retries := timer.Due != nil && timer.Due.GetCause() != v1.Cause_CAUSE_REFRESH &&
+		timer.Due.GetCause() != v1.Cause_CAUSE_RECHECK
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), err == nil && (due > handled || retries):
+		return nil
+	case err != nil:
+		return err
+	}
+	// There are no further attempts, so it was fetched unless there is a new failure.
+	filter := operate.DeadLetterFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
+	outcome := Fetched
+	for failure, err := range f.client.DeadLetters(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		if failure.ID > f.last {
+			outcome, item.Again = FailedAgain, &failure
+		}
+		break
+	}
+	item.Verdict = outcome
+	return nil
+}
+
+// Written waits until the writer has handled all results so far. It returns false if ctx ends before.
+func (f *Follower) Written(ctx context.Context) (written bool, err error) {
+	last := uint64(0)
+	err = repeat(ctx, func() (bool, error) {
+		err := Retry(ctx, func(ctx context.Context) error {
+			stream, err := f.client.JetStream().Stream(ctx, pipeline.Results)
+			if err != nil {
+				return err
+			}
+			if last == 0 {
+				last = stream.CachedInfo().State.LastSeq
+			}
+			info, err := operate.Consumer(ctx, stream, pipeline.WriterConsumer)
+			if err == nil {
+				written = info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last
+			}
+			return err
+		})
+		return written, err
+	})
+	if ctx.Err() != nil { // the user ended it
+		err = nil
+	}
+	return written, err
 }
