@@ -213,13 +213,15 @@ func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
 
 // targetChanged enqueues the Watcher that owns a ConfigMap, or all that name it if the owner has changed.
 func (k *keeper) targetChanged(name types.NamespacedName, live bool) {
-	var owner []types.NamespacedName
+	var owners []types.NamespacedName
+	var owner string
 	if t := k.targets.Get(name); t != nil {
-		owner = append(owner, types.NamespacedName{Namespace: name.Namespace, Name: t.Label})
+		owner = t.Label
+		owners = append(owners, types.NamespacedName{Namespace: name.Namespace, Name: owner})
 	}
-	handedOver := len(k.owners.set(name, 0, owner...)) > 0
+	handedOver := len(k.owners.set(name, 0, owners...)) > 0
 	for _, watcher := range k.claims.of(name) {
-		if handedOver || watchv1.LabelValue(watcher.Name) == owner[0].Name {
+		if handedOver || watchv1.LabelValue(watcher.Name) == owner {
 			k.enqueue(watcher, live)
 		}
 	}

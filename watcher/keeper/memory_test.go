@@ -130,6 +130,9 @@ var _ = Describe("With many Watchers, keeper", func() {
 		config.ResourceVersion = "9999"
 		r.targets.Put(config)
 		Expect(queued()).To(ConsistOf("watcher-00002"), "the owner of a ConfigMap that changes")
+		Expect(named(1, "absent", 4)).To(ConsistOf("watcher-00001"))
+		r.targetChanged(types.NamespacedName{Namespace: r.namespace, Name: "absent"}, true)
+		Expect(queued()).To(BeEmpty(), "a ConfigMap that was deleted before its change is handled")
 	})
 })
 
