@@ -31,7 +31,7 @@ const (
 	Failing State = "failing"
 	// Refused: the API server or another owner keeps the key from being written.
 	Refused State = "refused"
-	// Contested: another field manager keeps its value in the key.
+	// Contested: another field manager has changed the key, and the writer has not repaired it yet.
 	Contested State = "contested"
 	// HeldBack: the URL has other content than the one to which the key is pinned. It waits for the approval.
 	HeldBack State = "held_back"
@@ -51,7 +51,7 @@ const (
 	Unpublished = "Unpublished"
 	// Backlog: no fetcher has taken the request yet.
 	Backlog = "Backlog"
-	// Parked: the host or the namespace had no free slot, or the host asked for a pause.
+	// Parked: the host or the namespace had no free slot or had used up a budget, or the host asked for a pause.
 	Parked = "Parked"
 	// NotWritten: the writer has not written the body yet.
 	NotWritten = "NotWritten"

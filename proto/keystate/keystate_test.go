@@ -144,6 +144,11 @@ func TestConditionOfAKey(t *testing.T) {
 			ErrorURL: page, Error: reason, Since: now, Attempts: 6, Explanation: &status.Explanation{Message: sentence},
 		}
 	}
+	refusal := func(reason string) status.Entry {
+		e := failed(reason)
+		e.Attempts = 0
+		return e
+	}
 	ours := annotation.Ownership{State: annotation.Ours}
 	no := annotation.Ownership{State: annotation.None, Fingerprint: "none"}
 	kubectl := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/2026-11-22T12:00:00Z"}
@@ -183,10 +188,11 @@ func TestConditionOfAKey(t *testing.T) {
 		},
 		{"the key was removed", good, written, no, keystate.Pending, "Drifted", ""},
 		{"removed, and in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},
-		{"immutable", good, failed("Immutable"), no, keystate.Refused, "Immutable", sentence},
-		{"too large", good, failed("BodyTooLarge"), no, keystate.Refused, "BodyTooLarge", sentence},
-		{"refused by a policy", good, failed("WriteFailed"), no, keystate.Refused, "WriteFailed", sentence},
-		{"key of another owner", none, failed("KeyExists"), kubectl, keystate.Refused, "KeyExists", sentence},
+		{"immutable", good, refusal("Immutable"), no, keystate.Refused, "Immutable", sentence},
+		{"too large", good, refusal("BodyTooLarge"), no, keystate.Refused, "BodyTooLarge", sentence},
+		{"too large to fetch", nil, failed("BodyTooLarge"), no, keystate.Failing, "BodyTooLarge", sentence},
+		{"refused by a policy", good, refusal("WriteFailed"), no, keystate.Refused, "WriteFailed", sentence},
+		{"key of another owner", none, refusal("KeyExists"), kubectl, keystate.Refused, "KeyExists", sentence},
 		{"key of another owner, not reported yet", none, status.Entry{}, kubectl, keystate.Refused, "KeyExists", exists},
 		{
 			"an edit has another URL", good,
@@ -207,7 +213,7 @@ func TestConditionOfAKey(t *testing.T) {
 		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
-		if tt.message == sentence && got.Attempts != 6 {
+		if tt.message == sentence && got.Attempts != tt.entry.Attempts {
 			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
 		}
 		object.Other = "example.org/curl-me-that"

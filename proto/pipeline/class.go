@@ -76,17 +76,6 @@ func Retries(f *v1.Failure, attempts, limit uint32) bool {
 	}
 }
 
-// RefusesWrite reports whether the API server or another owner keeps a body of this class from being written.
-func RefusesWrite(c v1.FailureClass) bool {
-	switch c {
-	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
-		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return true
-	default:
-		return false
-	}
-}
-
 // retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,
 // RFC 6585 section 4, RFC 8470 section 5.2).
 func retryStatus(code int) bool {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -110,8 +111,17 @@ func (e Entry) Body() Entry {
 // Written reports whether the key holds, or held, a body that we wrote.
 func (e Entry) Written() bool { return e.SHA256 != "" }
 
-// Refused reports whether the last body cannot be written.
-func (e Entry) Refused() bool { return pipeline.RefusesWrite(pipeline.ClassOf(e.Error)) }
+// Refused reports whether the API server or another owner keeps the last body from being written. Unlike that, a
+// failed fetch, such as of a body that is too large for a fetcher, has attempts.
+func (e Entry) Refused() bool {
+	switch pipeline.ClassOf(e.Error) {
+	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
+		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+		return e.Attempts == 0
+	default:
+		return false
+	}
+}
 
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }

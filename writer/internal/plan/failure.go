@@ -137,7 +137,7 @@ func sameState(a, b status.Entry) bool {
 		a.Terminal == b.Terminal
 }
 
-// sameFailure reports whether two entries fail with the same reason and URL.
+// sameFailure reports whether two entries fail with the same reason and URL, and both to be fetched or to be written.
 func sameFailure(a, b status.Entry) bool {
-	return a.Error == b.Error && a.FailingURL() == b.FailingURL()
+	return a.Error == b.Error && a.FailingURL() == b.FailingURL() && a.Refused() == b.Refused()
 }

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -204,9 +205,12 @@ func wrote(body string) status.Entry {
 	}
 }
 
-// failing returns e failing since an hour ago.
+// failing returns e failing since an hour ago. Refusals have no attempts.
 func failing(e status.Entry, reason string) status.Entry {
-	e.Error, e.Since, e.Attempts = reason, noon.Add(-time.Hour), 1
+	e.Error, e.Since = reason, noon.Add(-time.Hour)
+	if e.Attempts = 1; slices.Contains([]string{"Immutable", "BodyTooLarge", "WriteFailed", "KeyExists"}, reason) {
+		e.Attempts = 0
+	}
 	if e.URL != theURL {
 		e.ErrorURL = theURL
 	}

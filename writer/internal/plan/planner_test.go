@@ -137,6 +137,8 @@ func TestPlan(t *testing.T) {
 	demanding := func(body string) fixture {
 		return asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest(body))
 	}
+	longFetch := failing(status.Entry{}, "BodyTooLarge")
+	longFetch.Attempts = 1
 	rejectedBefore, oldURL := failing(wrote("a"), "WriteFailed"), from("https://old.example.com", wrote("a"))
 	unasked, moved := asking().without(annotation.DefaultKey), asking().annotated(annotation.DefaultKey, "other="+theURL)
 	legacy := unasked.annotated(annotation.LegacyKey, theKey+"="+theURL)
@@ -225,6 +227,7 @@ func TestPlan(t *testing.T) {
 		"again, obstacle":   {absent.failing("Immutable"), content(5, "b"), says("Immutable")},
 		"again, too large":  {absent.failing("BodyTooLarge"), content(5, "b"), says("BodyTooLarge")},
 		"again, rejected":   {absent.failing("WriteFailed"), content(5, "b"), says("WriteFailed")},
+		"again, in full":    {absent.noted(longFetch), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
 		"again, long well":  {mine.noted(since(wrote("a"), noon.Add(-time.Hour))), content(5, "a"), unchanged},
 		"again, recovery":   {mine.noted(since(wrote("a"), noon)), content(5, "a"), says("Recovered")},
 		"again, went well":  {absent.failing("BadStatus"), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
@@ -315,6 +318,7 @@ func TestPlan(t *testing.T) {
 		"immutable, from new URL":  {mine.noted(oldURL).behind(plan.Immutable), a6, keeps("a")},
 		"immutable, failure":       {asking().behind(plan.Immutable), bad6, fails("", "BadStatus")},
 		"too large":                {mine.wrote("a").behind(plan.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
+		"too large, fetched":       {absent.noted(longFetch).behind(plan.TooLarge), b6, refused("", "BodyTooLarge", 6)},
 		"rejected":                 {mine.wrote("a").behind(plan.Rejected), b6, refused("a", "WriteFailed", 5)},
 		"rejected, known":          {mine.noted(rejectedBefore).behind(plan.Rejected), b6, tells},
 		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
