@@ -226,6 +226,22 @@ func (s *Status) Divide(g *annotation.Grammar, r annotation.Request, annotations
 	return others
 }
 
+// Askers returns the annotation that asked for each key, and, as ObjectKey, the one that the problem is about. It is
+// nil if s is empty.
+func (s Status) Askers() map[string]string {
+	if len(s.Keys) == 0 && s.Problem == nil {
+		return nil
+	}
+	askers := map[string]string{}
+	for key, entry := range s.Keys {
+		askers[key] = cmp.Or(entry.Annotation, annotation.DefaultKey)
+	}
+	if s.Problem != nil {
+		askers[ObjectKey] = cmp.Or(s.Problem.Annotation, annotation.DefaultKey)
+	}
+	return askers
+}
+
 // With returns s and the entries of others.
 func (s Status) With(others Status) Status {
 	s = s.Clone()

@@ -2,7 +2,6 @@
 package annotated
 
 import (
-	"cmp"
 	"iter"
 	"strings"
 	"sync/atomic"
@@ -139,7 +138,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
 	// status.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
-	o.divide(written.Divide(r.Grammar, o.Request, m.Annotations))
+	o.Others = written.Divide(r.Grammar, o.Request, m.Annotations).Askers()
 	o.share()
 	o.Status = EntriesOf(written, o.Request.URL)
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
@@ -160,20 +159,6 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		}
 	}
 	return o
-}
-
-// divide sets Others.
-func (o *Object) divide(others status.Status) {
-	if len(others.Keys) == 0 && others.Problem == nil {
-		return
-	}
-	o.Others = map[string]string{}
-	for key, entry := range others.Keys {
-		o.Others[key] = cmp.Or(entry.Annotation, annotation.DefaultKey)
-	}
-	if p := others.Problem; p != nil {
-		o.Others[status.ObjectKey] = cmp.Or(p.Annotation, annotation.DefaultKey)
-	}
 }
 
 // own sets the owners of the keys.

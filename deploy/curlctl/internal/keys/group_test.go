@@ -3,10 +3,14 @@ package keys_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -35,6 +39,18 @@ func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
 	}
 	if got := keys.Count(all).String(); got != "8 of 9 keys failing" {
 		t.Error(got)
+	}
+}
+
+// The watcher leaves such a key alone, too.
+func TestAKeyOfAnotherInstallationIsRefused(t *testing.T) {
+	object := keys.ReadObject(&metav1.ObjectMeta{Annotations: map[string]string{
+		annotation.DefaultKey: "k=example.com", "example.org/curl-me-that": "k=example.com",
+		annotation.StatusKey: `{"k":{"url":"https://example.com","annotation":"example.org/curl-me-that"}}`,
+	}}, nil)
+	got := object.Condition(object.Request.Pairs[0], time.Now())
+	if got.State != keystate.Refused || !strings.Contains(got.Message, "example.org/curl-me-that") {
+		t.Errorf("%+v", got)
 	}
 }
 

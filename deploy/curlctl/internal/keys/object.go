@@ -23,8 +23,10 @@ type Object struct {
 	Ignored string
 	// Problem explains the invalid annotations.
 	Problem string
-	// Status is the parsed status annotation. It is empty if Unreadable.
+	// Status is the parsed status annotation. It is empty if Unreadable. Others has the annotations that asked for
+	// keys of other installations.
 	Status     status.Status
+	Others     map[string]string
 	Unreadable bool
 	UID        string
 	// Owners has the owners of the requested keys and of those with a status.
@@ -76,6 +78,7 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	object.explain()
 	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
 		object.Status = state
+		object.Others = object.Status.Divide(parser, object.Request, meta.Annotations).Askers()
 	} else {
 		object.Unreadable = true
 	}
@@ -119,7 +122,9 @@ func (o *Object) asked(pair annotation.Pair) keystate.Asked {
 
 // shown returns what the object shows about a key.
 func (o *Object) shown(key string) *keystate.Object {
-	return &keystate.Object{UID: types.UID(o.UID), Entry: o.Status.Keys[key], Owner: o.Owners[key]}
+	return &keystate.Object{
+		UID: types.UID(o.UID), Entry: o.Status.Keys[key], Owner: o.Owners[key], Other: o.Others[key],
+	}
 }
 
 // Keys returns the keys of a namespace and name (empty: all) as the objects alone show them, without NATS.
