@@ -23,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -299,7 +300,7 @@ func (c *checking) pairs(
 	held, _ := status.Parse(object.Annotations[annotation.StatusKey])
 	for _, pair := range request.Pairs {
 		f := whole
-		f.Key, f.URL = pair.Key, keys.WithoutQuery(pair.URL)
+		f.Key, f.URL = pair.Key, weburl.WithoutQuery(pair.URL)
 		rules := request.Rules[pair.Key]
 		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
 			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules,

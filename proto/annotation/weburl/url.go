@@ -3,6 +3,7 @@
 package weburl
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -112,6 +113,19 @@ func Resolve(base, location string) (canonical, wrong string) {
 		return "", TooLong
 	}
 	return canonical, wrong
+}
+
+// WithoutQuery returns a URL without userinfo, query and fragment, which may hold secrets (empty: raw is no URL).
+func WithoutQuery(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	text := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + cmp.Or(u.RawPath, u.EscapedPath())
+	if u.RawQuery != "" {
+		text += "?…"
+	}
+	return text
 }
 
 // Invisible reports whether a character shows nothing.

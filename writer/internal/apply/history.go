@@ -3,13 +3,13 @@ package apply
 import (
 	"context"
 	"errors"
-	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -78,7 +78,7 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	h.metrics.versions.WithLabelValues(versionKept).Inc()
 	h.archive.Keep(ctx, i.Key, &v1.Version{
 		Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
-		Url: withoutQuery(want.GetUrl()), Available: available,
+		Url: weburl.WithoutQuery(want.GetUrl()), Available: available,
 	}, content.GetBody(), i.Fence.String())
 }
 
@@ -107,14 +107,4 @@ func (h *history) bodies(
 		}
 	}
 	return found
-}
-
-// withoutQuery returns a URL without its query, which may contain a secret.
-func withoutQuery(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	u.RawQuery, u.ForceQuery, u.User = "", false, nil
-	return u.String()
 }

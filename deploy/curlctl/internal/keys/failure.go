@@ -1,12 +1,10 @@
 package keys
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -66,7 +65,7 @@ func NewRecord(f operate.DeadLetter) Record {
 	r := Record{
 		ID: f.ID, Reason: f.Reason, Host: f.Host,
 		Namespace: f.Key.Namespace, ConfigMap: f.Key.Name, Key: f.Key.Key, UID: want.GetUid(),
-		URL: WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
+		URL: weburl.WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
 		FirstFailedAt: timeOf(detail.GetFirstFailedAt()), LastFailedAt: timeOf(f.Message.GetLastFailedAt()),
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
@@ -150,19 +149,6 @@ func Snippet(raw []byte) []string {
 		lines[i] = printer.Printable(strings.TrimRight(line, "\r"))
 	}
 	return lines
-}
-
-// WithoutQuery returns a URL without userinfo, query and fragment, which may hold secrets.
-func WithoutQuery(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	text := (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + cmp.Or(u.RawPath, u.EscapedPath())
-	if u.RawQuery != "" {
-		text += "?…"
-	}
-	return text
 }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {

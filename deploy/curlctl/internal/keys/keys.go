@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
@@ -55,7 +56,7 @@ type Listed struct {
 func (k *Key) Listed() Listed {
 	l := Listed{
 		Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, UID: k.UID, Condition: k.Condition, Host: k.Host,
-		URL: WithoutQuery(k.URL), Sequence: k.Sequence, WantedAt: k.At,
+		URL: weburl.WithoutQuery(k.URL), Sequence: k.Sequence, WantedAt: k.At,
 	}
 	if k.Refresh > 0 {
 		l.Refresh = duration.Format(k.Refresh)

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -145,7 +146,7 @@ func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 		}
 	}
 	for _, pair := range request.Pairs {
-		ask := Pair{Key: pair.Key, URL: WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
+		ask := Pair{Key: pair.Key, URL: weburl.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
 		if interval := request.Interval(pair.Key); interval > 0 {
 			ask.Refresh = duration.Format(interval)
 		}
@@ -162,7 +163,7 @@ func (v *View) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
-			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], WithoutQuery(e.URL))
+			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], weburl.WithoutQuery(e.URL))
 			if e.Binary {
 				detail += ", in binaryData because it is not text"
 			}
@@ -217,7 +218,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 			v.Keys = append(v.Keys, k.Listed())
 		}
 		if k.Sequence > 0 {
-			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+WithoutQuery(k.URL))
+			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+weburl.WithoutQuery(k.URL))
 		}
 	}
 	for _, t := range timers {
