@@ -253,7 +253,7 @@ func (c *credentials) readConsole(ctx context.Context) {
 	person, links := &http.Client{Jar: jar}, regexp.MustCompile(`href="(/[^"#]*)`)
 	found := map[string]bool{}
 	for paths := []string{strings.TrimPrefix(address, base)}; len(paths) > 0; paths = paths[1:] {
-		if found[paths[0]] || strings.HasPrefix(paths[0], "/static/") {
+		if found[paths[0]] || strings.HasPrefix(paths[0], "/assets/") {
 			continue
 		}
 		found[paths[0]] = true

@@ -268,7 +268,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 		changes[i].Fields = []printer.Field{
 			{Name: "SHA-256", Value: version.GetSha256()},
 			{Name: "Size", Value: printer.Plural(int(version.GetSize()), "byte")},
-			{Name: "URL", Value: keys.WithoutQuery(version.GetUrl())},
+			{Name: "URL", Value: version.GetUrl()},
 			{Name: "State", Value: state},
 		}
 		body, err := v.client.Body(v.Context(), key.Namespace, version.GetSha256())
@@ -292,10 +292,10 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	ctx, stop := s.deps.Conn.Refusals.CancelOnDenied(v.Context())
 	defer stop()
-	findings, err := operate.Examine(ctx, s.deps.Conn, s.deps.Now)
+	findings, err := keys.Examine(ctx, s.deps.Conn, s.deps.Now)
 	if err != nil {
-		findings = append(findings, operate.Finding{
-			Check: "the rest", State: operate.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
+		findings = append(findings, keys.Finding{
+			Check: "the rest", State: keys.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
 		})
 	}
 	found := newTable(printer.Table{Columns: "CHECK|STATE|DETAIL|FIX"})

@@ -52,6 +52,8 @@ type Consumer struct {
 	Readers     int       `json:"waitingPulls"`
 	Lag         uint64    `json:"lag"`
 	Oldest      time.Time `json:"oldest,omitzero"`
+
+	maxInFlight int
 }
 
 // ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
@@ -113,7 +115,7 @@ func (o *Overview) readConsumers(ctx context.Context, conn *operate.Connection) 
 		state := Consumer{
 			Name: c.name, Stream: c.stream, Backlog: info.NumPending, InFlight: info.NumAckPending,
 			Redelivered: info.NumRedelivered, Readers: info.NumWaiting,
-			Lag: last - min(info.AckFloor.Stream, last),
+			Lag: last - min(info.AckFloor.Stream, last), maxInFlight: info.Config.MaxAckPending,
 		}
 		if c.name == pipeline.FetcherConsumer {
 			o.Paused, o.Resumes = info.Paused, operate.Resumes(info)

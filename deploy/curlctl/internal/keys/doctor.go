@@ -1,11 +1,10 @@
-package operate
+package keys
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -44,10 +43,10 @@ const (
 
 // Examine checks connection, permissions, clock, streams, consumers, timers and wants. The error is the cause
 // of ctx, if it ended early.
-func Examine(ctx context.Context, conn *Connection, now func() time.Time) ([]Finding, error) {
+func Examine(ctx context.Context, conn *operate.Connection, now func() time.Time) ([]Finding, error) {
 	d := &diagnosis{Connection: conn, now: now}
 	for _, examine := range []func(context.Context){
-		d.server, d.permissions, d.streams, d.replicas, d.consumers, d.timers, d.wants,
+		d.server, d.permissions, d.streams, d.replicas, d.consumers, d.requests,
 	} {
 		examine(ctx)
 		if err := context.Cause(ctx); err != nil {
@@ -58,7 +57,7 @@ func Examine(ctx context.Context, conn *Connection, now func() time.Time) ([]Fin
 }
 
 type diagnosis struct {
-	*Connection
+	*operate.Connection
 	now      func() time.Time
 	findings []Finding
 }
@@ -114,14 +113,14 @@ func (d *diagnosis) permissions(ctx context.Context) {
 		return
 	}
 	var may []string
-	for _, identity := range Identities() {
+	for _, identity := range operate.Identities() {
 		missing := identity.Missing(user, d.Client.APIPrefix())
 		if len(missing) == 0 {
 			may = append(may, identity.Name)
 			continue
 		}
-		if identity.Name == Viewer {
-			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+Viewer,
+		if identity.Name == operate.Viewer {
+			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+operate.Viewer,
 				"user %s may not use %s", user.Name, strings.Join(missing, ", "))
 			return
 		}
@@ -177,84 +176,55 @@ func (d *diagnosis) replicas(ctx context.Context) {
 }
 
 func (d *diagnosis) consumers(ctx context.Context) {
-	for _, c := range []struct{ stream, name, service string }{
-		{pipeline.Requests, pipeline.FetcherConsumer, "fetcher"}, {pipeline.Results, pipeline.WriterConsumer, "writer"},
-	} {
-		check := "consumer " + c.name
-		consumer, err := d.JetStream.Consumer(ctx, c.stream, c.name)
-		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue // reported by streams
-		}
-		if err != nil {
-			d.add(check, Unknown, "", "%s", err)
-			continue
-		}
-		info := consumer.CachedInfo()
-		waiting, inFlight := printer.Plural(int(info.NumPending), "message"), printer.Grouped(info.NumAckPending)
+	var o Overview
+	err := o.readConsumers(ctx, d.Connection)
+	for _, c := range o.Consumers {
+		check, waiting := "consumer "+c.Name, printer.Plural(int(c.Backlog), "message")
 		switch {
-		case info.Paused:
+		case o.Paused && c.Name == pipeline.FetcherConsumer:
 			d.add(check, Warning, "run `curlctl resume` to resume fetching", "paused, %s waiting", waiting)
-		case info.NumWaiting == 0 && info.NumAckPending == 0:
-			d.add(check, Bad, "start a "+c.service+", or check its log", "no %s reads from it, %s waiting", c.service, waiting)
-		case info.NumAckPending >= info.Config.MaxAckPending:
-			d.add(check, Bad, "check the log of the "+c.service, "%s in flight, which is the limit", inFlight)
+		case c.Readers == 0 && c.InFlight == 0:
+			d.add(check, Bad, "start a "+c.Name+", or check its log", "no %s reads from it, %s waiting", c.Name, waiting)
+		case c.InFlight >= c.maxInFlight:
+			d.add(check, Bad, "check the log of the "+c.Name, "%s in flight, which is the limit", printer.Grouped(c.InFlight))
 		default:
-			d.add(check, OK, "", "%s waiting, %s in flight", waiting, inFlight)
+			d.add(check, OK, "", "%s waiting, %s in flight", waiting, printer.Grouped(c.InFlight))
 		}
+	}
+	if err != nil && !errors.Is(err, operate.ErrNoConsumer) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		d.add("consumers", Unknown, "", "%s", err) // others are reported by streams
 	}
 }
 
-// count visits all readable messages. It returns false on error, or if it added a finding about unreadable ones.
-func count[T any](
-	d *diagnosis, check, fix string, read func(*Client) iter.Seq2[T, error], visit func(T),
-) (ok bool) {
+// requests looks for overdue timers, and for unreadable messages, which the services ignore.
+func (d *diagnosis) requests(ctx context.Context) {
 	client := d.Client.Counting()
-	for one, err := range read(client) {
-		if err != nil {
-			if !errors.Is(err, jetstream.ErrStreamNotFound) { // reported by streams
-				d.add(check, Unknown, "", "%s", err)
-			}
-			return false
-		}
-		visit(one)
+	wanted, timers, err := Reader{Client: client, Now: d.now()}.Read(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return // reported by streams
+	}
+	if err != nil {
+		d.add("wants", Unknown, "", "%s", err)
+		return
+	}
+	var counts TimerCounts
+	for _, t := range timers {
+		counts.add(t.At, d.now())
+	}
+	if counts.Overdue > 0 {
+		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+
+			"replace the timers with `curlctl refetch --all`",
+			"%s of %d overdue", printer.Plural(counts.Overdue, "timer"), counts.Pending)
+	} else {
+		d.add("timers", OK, "", "%s, none overdue", printer.Plural(counts.Pending, "timer"))
 	}
 	if n, _ := client.Unread.Count(); n > 0 {
-		d.add(check, Bad, "find out which other client publishes to CURL_REQUESTS, then "+fix, "%s unreadable",
-			printer.Plural(n, "message"))
-		return false
+		d.add("wants", Bad, "find out which other client publishes to CURL_REQUESTS, then restart the watcher, which "+
+			"replaces the wants, and replace the timers with `curlctl refetch --all`",
+			"%s unreadable", printer.Plural(n, "message"))
+		return
 	}
-	return true
-}
-
-func (d *diagnosis) timers(ctx context.Context) {
-	const replace = "replace the timers with `curlctl refetch --all`"
-	pending, late := 0, 0
-	read := func(c *Client) iter.Seq2[Timer, error] { return c.Timers(ctx, "", "") }
-	ok := count(d, "timers", replace, read, func(t Timer) {
-		pending++
-		if keystate.IsOverdue(d.now(), t.At) {
-			late++
-		}
-	})
-	switch {
-	case !ok:
-	case late > 0:
-		d.add(
-			"timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+replace,
-			"%s of %d overdue", printer.Plural(late, "timer"), pending)
-	default:
-		d.add("timers", OK, "", "%s, none overdue", printer.Plural(pending, "timer"))
-	}
-}
-
-// wants looks for unreadable wants, which the services ignore.
-func (d *diagnosis) wants(ctx context.Context) {
-	wanted := 0
-	restart := "restart the watcher, which replaces the wants"
-	read := func(c *Client) iter.Seq2[Want, error] { return c.Wants(ctx, "", "") }
-	if count(d, "wants", restart, read, func(Want) { wanted++ }) {
-		d.add("wants", OK, "", "%s", printer.Plural(wanted, "key"))
-	}
+	d.add("wants", OK, "", "%s", printer.Plural(len(wanted), "key"))
 }
 
 // Release is an installation of the chart.
