@@ -50,14 +50,10 @@ func patch(ctx context.Context, c kubernetes.Interface, change string) error {
 	return err
 }
 
-var _ = Describe("Access to a cluster", Ordered, func() {
-	var kubeconfig string
-
-	// It cannot use the shared API server, because another suite applies and deletes objects with the same names.
-	BeforeAll(func(ctx SpecContext) { kubeconfig = start(ctx, controlplane.Options{}).Kubeconfig() })
-
-	It("grants exactly what the manifests of docker compose contain", func(ctx SpecContext) {
-		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
+// accessSpecs cannot use the shared API server, because another suite applies and deletes objects with the same names.
+func accessSpecs(kubeconfig func() string) {
+	It("grants its accounts exactly what the manifests of docker compose contain", func(ctx SpecContext) {
+		administrator := suitetest.Must(controlplane.Load(kubeconfig(), ""))
 		config := suitetest.Must(controlplane.ClientConfig(administrator))
 		Expect(controlplane.Ready(ctx, config)).To(Succeed())
 		for range 2 { // the second time, it updates the objects
@@ -132,13 +128,13 @@ var _ = Describe("Access to a cluster", Ordered, func() {
 				"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"login","interactiveMode":"Never"}}}],
 			"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`)
 		Expect(controlplane.Load(plugin, "")).Error().To(MatchError(controlplane.ErrPlugin))
-		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
+		administrator := suitetest.Must(controlplane.Load(kubeconfig(), ""))
 		Expect(controlplane.Account(ctx, administrator, "default", "nobody")).Error().
 			To(MatchError(ContainSubstring("request a token of service account default/nobody")))
 	})
 
 	It("writes files that only the owner can read, for any URL of the API server", func() {
-		administrator := suitetest.Must(controlplane.Load(kubeconfig, ""))
+		administrator := suitetest.Must(controlplane.Load(kubeconfig(), ""))
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		for range 2 {
 			Expect(controlplane.Write(controlplane.At(administrator, "https://elsewhere:6443"), path)).To(Succeed())
@@ -153,7 +149,7 @@ var _ = Describe("Access to a cluster", Ordered, func() {
 		Expect(controlplane.Write(administrator, path)).To(Succeed())
 		Expect(suitetest.Must(os.Stat(path)).Sys().(*syscall.Stat_t).Uid).To(Equal(uint32(65532)))
 	})
-})
+}
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
 	BeforeEach(func() { GinkgoT().Setenv("PATH", GinkgoT().TempDir()) }) // no kubectl

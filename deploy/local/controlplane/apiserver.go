@@ -15,17 +15,11 @@ import (
 // requestTimeout limits each check whether the API server is ready.
 const requestTimeout = 5 * time.Second
 
-// StartAPIServer starts the API server, always on the same port and with the same certificates, and returns when
+// startAPIServer starts the API server, always on the same port and with the same certificates, and returns when
 // it is ready.
-func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
+func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return fmt.Errorf("start kube-apiserver: %w", ErrStopped)
-	}
-	if c.apiServer != nil {
-		return fmt.Errorf("start kube-apiserver: %w", ErrRunning)
-	}
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig of the control plane: %w", err)
@@ -42,16 +36,6 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 	c.apiServer = server
 	go c.watch(server)
 	return nil
-}
-
-// KillAPIServer kills the API server if it runs, as in a crash. etcd keeps running.
-func (c *ControlPlane) KillAPIServer() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.apiServer != nil {
-		_ = c.apiServer.Kill() // it may have ended
-		c.apiServer = nil
-	}
 }
 
 func (d dataDir) apiServerFlags(port int) []string {

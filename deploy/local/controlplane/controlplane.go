@@ -25,10 +25,6 @@ var (
 	ErrPortTaken = errors.New("port taken")
 	// ErrExited means that etcd or kube-apiserver ended unexpectedly.
 	ErrExited = errors.New("exited")
-	// ErrRunning means that the API server is already running.
-	ErrRunning = errors.New("already running")
-	// ErrStopped means that Stop was called.
-	ErrStopped = errors.New("control plane stopped")
 )
 
 // Options configure a control plane. The zero value means a temporary one on a free port.
@@ -95,7 +91,7 @@ func (c *ControlPlane) start(ctx context.Context, progress io.Writer) (err error
 	if err := c.startEtcd(ctx); err != nil {
 		return err
 	}
-	return c.StartAPIServer(ctx)
+	return c.startAPIServer(ctx)
 }
 
 // watch reports the unexpected end of a process.

@@ -13,10 +13,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	core "k8s.io/api/core/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -30,23 +31,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	suitetest.ExpectNoLeaks()
 	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
 })
-
-// start runs a control plane until the end of the spec or container.
-func start(ctx context.Context, options controlplane.Options) *controlplane.ControlPlane {
-	GinkgoHelper()
-	options.Assets, options.Progress = binaries, GinkgoWriter
-	plane := suitetest.Must(controlplane.Start(ctx, options))
-	DeferCleanup(plane.Stop)
-	return plane
-}
-
-func clientOf(kubeconfig string) *kubernetes.Clientset {
-	GinkgoHelper()
-	config := suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig))
-	return suitetest.Must(kubernetes.NewForConfig(config))
-}
-
-func dirOf(plane *controlplane.ControlPlane) string { return filepath.Dir(plane.Kubeconfig()) }
 
 // processes returns the process IDs by program name of all processes whose command line contains the folder.
 func processes(dir string) map[string]int {
@@ -64,71 +48,59 @@ func processes(dir string) map[string]int {
 	return found
 }
 
-func configMap(name string) *core.ConfigMap {
-	return &core.ConfigMap{ObjectMeta: meta.ObjectMeta{Name: name}, Data: map[string]string{"key": "first"}}
-}
-
-var _ = Describe("A control plane", Ordered, func() {
+// The specs share a folder and two starts, because a start takes seconds of processor time.
+var _ = Describe("A control plane in a named folder", Ordered, func() {
 	var (
-		plane  *controlplane.ControlPlane
-		client *kubernetes.Clientset
+		dir   string
+		plane *controlplane.ControlPlane
 	)
+	maps := func(config *clientcmdapi.Config) core.ConfigMapInterface {
+		GinkgoHelper()
+		return client(config).CoreV1().ConfigMaps(corev1.NamespaceDefault)
+	}
+
+	start := func(ctx context.Context) {
+		GinkgoHelper()
+		plane = suitetest.Must(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, Progress: GinkgoWriter}))
+	}
 
 	BeforeAll(func(ctx SpecContext) {
-		plane = start(ctx, controlplane.Options{})
-		client = clientOf(plane.Kubeconfig())
+		dir = GinkgoT().TempDir()
+		start(ctx)
+		DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
 	})
 
 	It("hides the kubeconfig from other users of the machine", func() {
 		Expect(suitetest.Must(os.Stat(plane.Kubeconfig())).Mode().Perm()).To(Equal(os.FileMode(0o600)))
 	})
 
-	It("restarts a killed API server on the same port, with its data", func(ctx SpecContext) {
-		maps := client.CoreV1().ConfigMaps(core.NamespaceDefault)
-		suitetest.Must(maps.Create(ctx, configMap("killed"), meta.CreateOptions{}))
-		plane.KillAPIServer()
-		Expect(processes(dirOf(plane))).To(And(HaveKey("etcd"), Not(HaveKey("kube-apiserver"))))
-		_, err := maps.Get(ctx, "killed", meta.GetOptions{})
-		Expect(err).To(MatchError(ContainSubstring("connection refused")))
-
-		Expect(plane.StartAPIServer(ctx)).To(Succeed())
-		Expect(maps.Get(ctx, "killed", meta.GetOptions{})).To(HaveField("Data", HaveKeyWithValue("key", "first")))
-		Expect(plane.Failed()).NotTo(Receive())
-		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrRunning), "it already runs")
-	})
-
-	It("leaves no process and no file behind", func(ctx SpecContext) {
-		Expect(processes(dirOf(plane))).To(HaveLen(2))
-		Expect(plane.Stop(ctx)).To(Succeed())
-		Expect(processes(dirOf(plane))).To(BeEmpty())
-		Expect(dirOf(plane)).NotTo(BeADirectory())
-		Expect(plane.Failed()).NotTo(Receive())
-		Expect(plane.StartAPIServer(ctx)).To(MatchError(controlplane.ErrStopped))
-	})
-})
-
-var _ = Describe("A control plane in a named folder", func() {
-	It("keeps data, port and certificates across a restart", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		plane := start(ctx, controlplane.Options{Dir: dir})
-		old := suitetest.Must(clientcmd.LoadFromFile(plane.Kubeconfig()))
-		suitetest.Must(clientOf(plane.Kubeconfig()).CoreV1().ConfigMaps(core.NamespaceDefault).
-			Create(ctx, configMap("kept"), meta.CreateOptions{}))
-		Expect(plane.Stop(ctx)).To(Succeed())
-		Expect(processes(dir)).To(BeEmpty())
-
-		start(ctx, controlplane.Options{Dir: dir})
-		config := suitetest.Must(clientcmd.NewDefaultClientConfig(*old, nil).ClientConfig())
-		suitetest.Must(kubernetes.NewForConfigOrDie(config).CoreV1().ConfigMaps(core.NamespaceDefault).
-			Get(ctx, "kept", meta.GetOptions{}))
-	})
-
-	It("refuses to start in a folder that is in use", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		start(ctx, controlplane.Options{Dir: dir})
+	It("shares it with no other one", func(ctx SpecContext) {
 		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
 		Expect(err).To(MatchError(controlplane.ErrInUse))
 		Expect(err).To(MatchError(ContainSubstring(dir)))
+	})
+
+	It("keeps data, port and certificates across a restart, and leaves no process behind", func(ctx SpecContext) {
+		old := suitetest.Must(controlplane.Load(plane.Kubeconfig(), ""))
+		kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+		suitetest.Must(maps(old).Create(ctx, kept, metav1.CreateOptions{}))
+		Expect(processes(dir)).To(HaveLen(2))
+		Expect(plane.Stop(ctx)).To(Succeed())
+		Expect(processes(dir)).To(BeEmpty())
+		Expect(plane.Failed()).NotTo(Receive())
+
+		start(ctx)
+		suitetest.Must(maps(old).Get(ctx, "kept", metav1.GetOptions{}))
+	})
+
+	accessSpecs(func() string { return plane.Kubeconfig() })
+
+	It("reports the unexpected end of a process, with the end of its log", func() {
+		Consistently(plane.Failed(), "100ms").ShouldNot(Receive())
+		Expect(syscall.Kill(processes(dir)["etcd"], syscall.SIGKILL)).To(Succeed())
+		Eventually(plane.Failed()).Should(Receive(And(
+			MatchError(controlplane.ErrExited), MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))))
+		Expect(syscall.Kill(processes(dir)["kube-apiserver"], syscall.SIGKILL)).To(Succeed()) // it would wait for etcd
 	})
 })
 
@@ -152,15 +124,7 @@ var _ = Describe("A remote API server", func() {
 	})
 })
 
-var _ = Describe("A failing control plane", func() {
-	It("reports the unexpected end of a process, with the end of its log", func(ctx SpecContext) {
-		plane := start(ctx, controlplane.Options{})
-		Consistently(plane.Failed(), "100ms").ShouldNot(Receive())
-		Expect(syscall.Kill(processes(dirOf(plane))["etcd"], syscall.SIGKILL)).To(Succeed())
-		Eventually(plane.Failed()).Should(Receive(And(
-			MatchError(controlplane.ErrExited), MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))))
-	})
-
+var _ = Describe("A control plane without programs", func() {
 	It("names the program that cannot run", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
 		Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: controlplane.Programs{Dir: dir}})).Error().

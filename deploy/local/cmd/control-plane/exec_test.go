@@ -25,25 +25,17 @@ import (
 const startup = 2 * time.Minute
 
 var _ = Describe("control-plane exec", func() {
-	It("runs the command with a temporary control plane", func() {
-		session := run(nil, "exec", "--", "sh", "-c",
-			`echo "at $KUBECONFIG"; "$KUBEBUILDER_ASSETS/kubectl" get namespace default --output=name`)
+	It("runs the command with a temporary control plane, of which grant makes copies for a user", func() {
+		dir, copies := GinkgoT().TempDir(), GinkgoT().TempDir()
+		Expect(os.WriteFile(filepath.Join(dir, "replayer.nk"), []byte("seed"), 0o600)).To(Succeed())
+		session := run(nil, "exec", "--", "sh", "-c", `set -e; echo "at $KUBECONFIG"
+			"$KUBEBUILDER_ASSETS/kubectl" get namespace default --output=name
+			"$0" grant --kubeconfig="$KUBECONFIG" --copy-to="$2/kubeconfig" --nats-url=nats://127.0.0.1:4222 `+
+			`--copy-file="$1/replayer.nk=$2/nats.nk"`, binary, dir, copies)
 		Eventually(session, startup).Should(gexec.Exit(0))
 		Expect(session.Out).To(gbytes.Say("at /.+/kubeconfig\n"))
 		Expect(session.Out).To(gbytes.Say("namespace/default\n"))
 		Expect(session.Err).To(gbytes.Say("control plane ready in .*, kubeconfig /.*"))
-		dir := regexp.MustCompile("kubeconfig (/.*)/kubeconfig").FindStringSubmatch(string(session.Err.Contents()))[1]
-		Expect(dir).NotTo(BeADirectory())
-		Expect(running(dir)).To(BeFalse())
-	})
-
-	It("copies kubeconfig, key and authority for a user of docker compose, and names NATS to curlctl", func() {
-		dir := GinkgoT().TempDir()
-		Expect(os.WriteFile(filepath.Join(dir, "replayer.nk"), []byte("seed"), 0o600)).To(Succeed())
-		copies := GinkgoT().TempDir()
-		session := run(nil, "exec", "--", "sh", "-c", `"$0" grant --kubeconfig="$KUBECONFIG" --copy-to="$2/kubeconfig" `+
-			`--nats-url=nats://127.0.0.1:4222 --copy-file="$1/replayer.nk=$2/nats.nk"`, binary, dir, copies)
-		Eventually(session, startup).Should(gexec.Exit(0))
 		for name, text := range map[string]string{
 			"nats.nk": "seed", operate.BesideKubeconfig: `{"url": "nats://127.0.0.1:4222"}`, "kubeconfig": "clusters:",
 		} {
@@ -51,6 +43,9 @@ var _ = Describe("control-plane exec", func() {
 			Expect(os.ReadFile(path)).To(ContainSubstring(text))
 			Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)))
 		}
+		home := regexp.MustCompile("kubeconfig (/.*)/kubeconfig").FindStringSubmatch(string(session.Err.Contents()))[1]
+		Expect(home).NotTo(BeADirectory())
+		Expect(running(home)).To(BeFalse())
 	})
 
 	It("uses the cluster of KUBECONFIG if it is set", func() {
@@ -110,6 +105,9 @@ var _ = Describe("control-plane exec", func() {
 
 func TestCommand(t *testing.T) { suitetest.Run(t, "command control-plane") }
 
+// asProgram is the environment variable that makes the binary of the specs the program.
+const asProgram = "CONTROL_PLANE_PROGRAM"
+
 var (
 	binary   string
 	binaries controlplane.Programs
@@ -117,9 +115,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
-	binary = suitetest.Must(gexec.BuildWithEnvironment("github.com/kv8s/curl-me-that/deploy/local/cmd/control-plane",
-		[]string{"CGO_ENABLED=0"}))
-	DeferCleanup(gexec.CleanupBuildArtifacts)
+	binary = suitetest.Must(os.Executable())
 })
 
 // run starts the command without KUBECONFIG, and with the binaries of the suite. The variables take precedence.
@@ -131,7 +127,7 @@ func run(variables []string, args ...string) *gexec.Session {
 			command.Env = append(command.Env, variable)
 		}
 	}
-	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries.Dir)
+	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries.Dir, asProgram+"=yes")
 	command.Env = append(command.Env, variables...)
 	session := suitetest.Must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })
