@@ -323,33 +323,28 @@ func (s *simulation) report(t *testing.T, took time.Duration) (used, perMinute f
 
 func TestAQueueUsesTheSlots(t *testing.T) {
 	for _, latency := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second} {
-		for _, wants := range []int{1_000, 16_000} {
-			for _, fetchers := range []int{1, 4} {
-				t.Run(fmt.Sprintf("%s/%d keys/%d fetchers", latency, wants, fetchers), func(t *testing.T) {
-					simulate(t, latency, fetchers, func(s *simulation) {
-						s.publish(wants, "one")
-						limit := 10 * time.Minute
-						if wants == 16_000 {
-							limit = 4 * time.Minute
-						}
-						took := s.run(limit)
-						used, perMinute := s.report(t, took)
-						least := 0.85
-						switch rounds := wants / fetchers / s.cfg.PerHost; {
-						case rounds < 40: // the last rounds do not use every slot
-							least = 0.7
-						case fetchers > 1:
-							least = 0.8
-						}
-						if latency >= 100*time.Millisecond && took > 10*time.Second && used < least {
-							t.Errorf("used %.3f of the slots", used)
-						}
-						if perMinute > 1.1 {
-							t.Errorf("%.2f messages per waiting key and minute", perMinute)
-						}
-					})
+		for _, size := range []struct {
+			wants, fetchers int
+			limit           time.Duration
+			least           float64
+		}{
+			{1_000, 1, 10 * time.Minute, 0.85},
+			{1_000, 4, 10 * time.Minute, 0.7}, // the last rounds do not use every slot
+			{16_000, 4, 4 * time.Minute, 0.8},
+		} {
+			t.Run(fmt.Sprintf("%s/%d keys/%d fetchers", latency, size.wants, size.fetchers), func(t *testing.T) {
+				simulate(t, latency, size.fetchers, func(s *simulation) {
+					s.publish(size.wants, "one")
+					took := s.run(size.limit)
+					used, perMinute := s.report(t, took)
+					if latency >= 100*time.Millisecond && took > 10*time.Second && used < size.least {
+						t.Errorf("used %.3f of the slots", used)
+					}
+					if perMinute > 1.1 {
+						t.Errorf("%.2f messages per waiting key and minute", perMinute)
+					}
 				})
-			}
+			})
 		}
 	}
 }
