@@ -65,7 +65,7 @@ nsc add import --account FETCHER --src-account CURL --service --remote-subject '
 nsc add import --account FETCHER --src-account CURL --service --remote-subject 'curl.result.content.>'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject 'curl.result.failure.>'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject 'curl.failure.>'
-nsc add import --account FETCHER --src-account CURL --service --remote-subject 'curl.begun.>'
+nsc add import --account FETCHER --src-account CURL --service --remote-subject 'curl.ended.>'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher'
 nsc add import --account FETCHER --src-account CURL --service --remote-subject '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*'
@@ -77,7 +77,7 @@ nsc add user --account FETCHER --name fetcher \
   --allow-pub 'curl.result.content.>' \
   --allow-pub 'curl.result.failure.>' \
   --allow-pub 'curl.failure.>' \
-  --allow-pub 'curl.begun.>' \
+  --allow-pub 'curl.ended.>' \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.API.CONSUMER.MSG.NEXT.CURL_REQUESTS.fetcher' \
   --allow-pub '$JS.ACK.CURL_REQUESTS.fetcher.*.*.*.*.*' \

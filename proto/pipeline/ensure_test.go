@@ -238,7 +238,7 @@ var _ = Describe("Ensure", func() {
 // expectRequests expects the properties of the stream of requests that the pipeline relies on.
 func expectRequests(have jetstream.StreamConfig) {
 	GinkgoHelper()
-	Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.begun.>"))
+	Expect(have.Subjects).To(ConsistOf("curl.want.>", "curl.due.>", "curl.timer.>", "curl.ended.>"))
 	Expect(have.MaxMsgsPerSubject).To(BeEquivalentTo(1))
 	Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}),
 		"a limit would delete timers")

@@ -156,8 +156,9 @@ func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, la
 // cancelTTL is how long the message of CancelTimer is kept.
 const cancelTTL = time.Second
 
-// CancelTimer cancels the timer of a key whose handling has ended. Its message has a subject of its
-// own, because a message in place of the timer would make the server reject the next want. The error wraps ErrSuperseded if the want of the key has another sequence.
+// CancelTimer cancels the timer of a key whose handling has ended. NATS cancels a timer by a header of any message.
+// On the timer's own subject it would make the server reject the next want. The error wraps ErrSuperseded if the want
+// of the key has another sequence.
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 	m := nats.NewMsg(cancelPrefix + key.tokens())
 	cancelTimer(m, key)

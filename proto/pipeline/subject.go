@@ -29,9 +29,8 @@ const (
 	deadPrefix = "curl.failure."
 	// The kind of the result follows.
 	resultPrefix = "curl.result."
-	// The key whose timer is cancelled follows. Earlier versions recorded begun handlings there, so identities may
-	// publish to it.
-	cancelPrefix = "curl.begun."
+	// The key whose timer is cancelled follows.
+	cancelPrefix = "curl.ended."
 	// Namespace and digest of the body follow.
 	bodyPrefix = "curl.body."
 )

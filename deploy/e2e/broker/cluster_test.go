@@ -184,7 +184,7 @@ var _ = Describe("A cluster of three brokers", func() {
 		load := w.Begin(ctx, 20)
 		load.EventuallyEnds(ctx, time.Minute)
 		for range gap {
-			suitetest.Must(w.JetStream.PublishAsync("curl.begun.gap", nil, jetstream.WithStallWait(time.Minute)))
+			suitetest.Must(w.JetStream.PublishAsync("curl.ended.gap", nil, jetstream.WithStallWait(time.Minute)))
 		}
 		Eventually(ctx, w.JetStream.PublishAsyncComplete()).WithTimeout(time.Minute).Should(BeClosed())
 		Expect(b[0].Kill()).To(Succeed())
