@@ -38,7 +38,7 @@ type Deps struct {
 	Clock Clock
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
-	// Log gets a line for each outcome, within the limits of package logsample.
+	// Log gets a line for each outcome, within the limits of process.SampledLog.
 	Log zerolog.Logger
 	// Tracer makes a span for each message. Nil means none.
 	Tracer  *tracing.Tracer

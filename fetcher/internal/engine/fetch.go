@@ -52,7 +52,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) event {
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
 		return event{outcome: inSync}
 	}
-	// Only claims count the fetchers that the key ends: a returned message was delivered before, too.
+	// Only claims count crashes: a message that was given back was delivered before, too.
 	if !a.claimed && (a.deliveries > 1 || a.past.GetUnended() > 0) {
 		return event{blocked: &blocked{queued: true}}
 	}

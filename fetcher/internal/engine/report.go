@@ -41,7 +41,7 @@ var logLines = map[outcome]struct {
 	inSync:     {zerolog.DebugLevel, "unchanged"},
 	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
 	gaveUp:     {zerolog.WarnLevel, "gave up"},
-	parked:     {zerolog.DebugLevel, "waiting for a slot"},
+	parked:     {zerolog.DebugLevel, "parked"},
 	waits:      {zerolog.DebugLevel, "waiting for a slot"},
 	superseded: {zerolog.DebugLevel, "no longer wanted"},
 	tombstone:  {zerolog.DebugLevel, "no longer wanted"},

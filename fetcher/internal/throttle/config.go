@@ -45,6 +45,6 @@ const (
 // Busy explains why a GET has to wait.
 type Busy struct {
 	Cause Cause
-	// Pause is the remaining pause of the host for HostSlowed.
+	// Pause is the rest of the host's pause for HostSlowed, or the time until a budget is refilled.
 	Pause time.Duration
 }

@@ -214,8 +214,8 @@ func (q *Quota) settle(name string, s sum, objects []*Object) (affected []types.
 	return affected
 }
 
-// stretch returns the factor for intervals; 0 means 1. It decreases late, because each change
-// publishes all wants of the namespace.
+// stretch returns the factor for intervals; 0 means 1. It decreases only below four fifths of
+// the next limit, because each change publishes all wants of the namespace.
 func (q *Quota) stretch(s sum, before int) int {
 	if q.limits.Refreshes == 0 {
 		return 0

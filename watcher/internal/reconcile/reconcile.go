@@ -350,7 +350,7 @@ const (
 	unpublished = "unpublished"
 )
 
-// traced calls publish in its own span and logs the message, rate-limited by logsample.
+// traced calls publish in its own span and logs the message, rate-limited by process.SampledLog.
 func (r *Reconciler) traced(
 	ctx context.Context, kind pipeline.Kind, key pipeline.Key, cause string,
 	publish func(context.Context) (seq uint64, err error),

@@ -175,8 +175,8 @@ func (t *task) run(ctx context.Context) []Write {
 	return t.deferAll("object changes faster than it can be patched, deferred")
 }
 
-// expiring is a cache of limited size whose entries expire. It only saves requests: with an empty cache the writer
-// does the same, with more reads.
+// expiring is a cache of limited size whose entries expire. A lost entry costs a read, a second Event, more attempts,
+// or a late failure in the status until the next fetch.
 type expiring[K comparable, V any] struct {
 	entries *cache.LRUExpireCache
 	ttl     time.Duration

@@ -17,15 +17,15 @@ const slow = 5 * time.Second
 // linger is how long the first result for a ConfigMap waits for others to share its patch.
 const linger = 2 * time.Millisecond
 
-// MaxMessages and MaxBytes limit the results in flight, so that their bodies fit into the memory of a small pod. One
-// namespace gets at most three quarters of them, and of the concurrency, if its work hangs.
+// MaxMessages and MaxBytes limit the results in flight, so that their bodies fit into the memory of a small pod. A
+// slow namespace gets at most three quarters of them, and any at most three quarters of the concurrency.
 const (
 	MaxMessages = 256
 	MaxBytes    = 64 << 20
 )
 
-// queue groups results by object, so that one goroutine at a time works on an object, and serves namespaces in turn.
-// Its length is bounded because callers wait for the end of their work.
+// queue groups results by object, so that one goroutine at a time works on an object. A free slot goes to the
+// namespace with the fewest. Its length is bounded because callers wait for the end of their work.
 type queue struct {
 	concurrency int
 	work        func(context.Context, types.NamespacedName, []plan.Item) []Write

@@ -47,7 +47,7 @@ type Decision struct {
 
 	// Rejected means that the body is newly rejected, so that a dead letter keeps its start.
 	Rejected bool
-	// sure means that a live object would not change the decision.
+	// sure means that the fence decides, so that the object need not be read.
 	sure bool
 }
 
@@ -178,7 +178,7 @@ const (
 	Refused Verdict = "refused"
 )
 
-// Deferred means that the result was not written for an unrelated reason. The watcher publishes its want again.
+// Deferred means that the result was not written because of conflicts or a budget. The audit asks for its key again.
 const Deferred Verdict = "deferred"
 
 // Verdicts returns all verdicts.
