@@ -69,15 +69,6 @@ var _ = Describe("The history", func() {
 		Expect(w.events(cm)).To(ConsistOf(ContainSubstring("Normal Pinned: key mydata has the content of curl-sha256 again")))
 	})
 
-	It("repairs a pinned key that somebody changed", func() {
-		write("one")
-		cm := pin("one")
-		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data["mydata"] = "edited" })
-		Eventually(versions).Should(HaveLen(1))
-		w.apply(w.reconcile(cm))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
-	})
-
 	It("reports other content of a pinned key with an interval once, and keeps it for the approval", func() {
 		write("one")
 		cm := pin("one", "1h")
@@ -109,21 +100,6 @@ var _ = Describe("The history", func() {
 		Expect(w.events(cm)).To(HaveLen(len(offered)))
 	})
 
-	It("forgets the other content once the URL has the pinned one again", func() {
-		write("one")
-		pin("one", "1h")
-		offer("two")
-		offer("one")
-		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("SHA256", sum("one")), HaveField("Available", "")))
-	})
-
-	It("refuses other content of a pinned key without an interval", func() {
-		write("one")
-		pin("one")
-		offer("two")
-		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("SHA256", sum("one")), HaveField("Available", "")))
-	})
-
 	DescribeTable("does not write a body that lacks the pinned digest", func(forged string) {
 		write("two")
 		if forged != "" {
@@ -138,18 +114,6 @@ var _ = Describe("The history", func() {
 		Entry("if it is forged", "forged"),
 		Entry("if the history lacks it", ""),
 	)
-
-	It("leaves keys of others alone", func() {
-		write("one")
-		theirs := asking("theirs", "mydata="+url)
-		theirs.Data = map[string]string{"mydata": "x"}
-		w.create(theirs)
-		cm := w.edit("theirs", func(cm *corev1.ConfigMap) {
-			cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum("one")
-		})
-		w.apply(w.reconcile(cm))
-		Expect(w.get("theirs").Data).To(HaveKeyWithValue("mydata", "x"))
-	})
 
 	DescribeTable("leaves a pinned key untouched, and keys are filled,", func(disturb func(jetstream.Stream)) {
 		write("one", "two")

@@ -154,6 +154,14 @@ func TestPlan(t *testing.T) {
 	copiedBad, failsA1 := copied(failing(none, "BadStatus")), notes(ill("a", "BadStatus", 1), "BadStatus")
 	drops, removes, keepsIt := notes(dropped()), writes("-", dropped()), notes(dropped(), "KeyExists")
 	explains, refuses := notes(anything()), expectation{verdict: plan.Refused}
+	pinned := demanding("a").ownedBy(ours)
+	hourly, bodies := pinned.annotated("x-kv8s.io/curl-refresh", "1h"), map[string][]byte{digest("a"): []byte("a")}
+	offered := func(e status.Entry) status.Entry { e.Available = digest("b"); return e }
+	fromHistory := func(f fixture) fixture { f.history = bodies; return f }
+	refilled := writes("a", anything(), "Pinned")
+	waits := func(body string) OmegaMatcher {
+		return And(well("a", 6, ""), HaveKeyWithValue(theKey, HaveField("Available", body)))
+	}
 	tells := expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}
 	for name, tt := range map[string]struct {
 		object fixture
@@ -285,6 +293,16 @@ func TestPlan(t *testing.T) {
 		"unmodified, never ours":  {foreign, unmodified(6, "a"), stale},
 		"unmodified, unannotated": {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), stale},
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
+
+		// Pinned keys.
+		"pinned, other body":        {pinned.wrote("a"), b6, stale},
+		"pinned, offered":           {hourly.wrote("a"), b6, notes(waits(digest("b")), "UpdateAvailable")},
+		"pinned, offered again":     {hourly.noted(offered(wrote("a"))), b6, unchanged},
+		"pinned, no longer offered": {hourly.noted(offered(wrote("a"))), a6, notes(waits(""))},
+		"pinned, in the history":    {fromHistory(pinned.wrote("b")), reconcile(), refilled},
+		"pinned, edited":            {fromHistory(pinned.ownedBy(theirs).wrote("a")), reconcile(), refilled},
+		"pinned, held":              {fromHistory(pinned.wrote("a")), reconcile(), unchanged},
+		"pinned, of somebody else":  {fromHistory(pinned.ownedBy(theirs)), reconcile(), explains},
 
 		// Removed pairs.
 		"removed, ours":               {removed, reconcile(), removes},
