@@ -139,7 +139,7 @@ func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposition) {
 	defer func() {
 		if value := recover(); value != nil {
-			err := fmt.Errorf("%w: %v", ErrPanic, value)
+			err := fmt.Errorf("handler panicked: %v", value)
 			disposition = Disposition{action: actionRetry, err: err, stack: debug.Stack()}
 		}
 	}()

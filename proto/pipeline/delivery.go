@@ -149,9 +149,6 @@ func Dispositions() []string {
 	return []string{string(actionAck), string(actionRetry), string(actionGiveBack), string(actionDeadLetter)}
 }
 
-// ErrPanic means that the handler of a message panicked.
-var ErrPanic = errors.New("handler panicked")
-
 // maxDeadLetterPayload is the maximum number of bytes of a message in its dead letter. A larger want
 // is left out.
 const maxDeadLetterPayload = 64 << 10

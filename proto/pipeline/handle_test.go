@@ -107,8 +107,7 @@ var _ = Describe("Consume with dispositions", func() {
 			return pipeline.Ack()
 		})
 		Eventually(r.ended).Should(ConsistOf("retry", "ack", "ack"))
-		Expect(r.errors()).To(ConsistOf(MatchError(pipeline.ErrPanic)))
-		Expect(r.errors()[0]).To(MatchError(ContainSubstring("index out of range")))
+		Expect(r.errors()).To(ConsistOf(MatchError("handler panicked: index out of range")))
 		Expect(list(r, &r.dispositions)).To(ContainElement(
 			HaveField("PanicStack()", ContainSubstring("handle_test.go"))))
 		Eventually(pending(ctx)).Should(BeZero())
