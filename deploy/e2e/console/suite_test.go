@@ -227,11 +227,11 @@ func accessible() string {
 	return string(suitetest.Must(os.ReadFile(path)))
 }
 
-// violations returns axe-core's findings for levels A and AA.
-func (t *tab) violations(axe string) string {
+// violations returns axe-core's findings for these rules.
+func (t *tab) violations(axe, rules string) string {
 	GinkgoHelper()
 	_ = evaluate(t, axe+";''")
-	return evaluate(t, `axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then((r) =>
+	return evaluate(t, `axe.run({runOnly: `+rules+`}).then((r) =>
 		r.violations.map((v) => v.id + ': ' +
 			v.nodes.map((n) => n.target + ' ' + n.failureSummary).join('; ')).join('\n'))`, chromedp.EvalAwaitPromise)
 }

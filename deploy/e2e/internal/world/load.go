@@ -37,9 +37,8 @@ func (w *World) Load(prefix string, urls []string) *Load {
 	return l
 }
 
-// Begin creates n ConfigMaps in the background, so that the spec can inject faults meanwhile.
-func (w *World) Begin(ctx context.Context, n int) *Load {
-	GinkgoHelper()
+// Prepare returns a load with n ConfigMaps, none of which is created yet.
+func (w *World) Prepare(n int) *Load {
 	pages := w.Origin.Pages(n)
 	urls := make([]string, n)
 	for i, page := range pages {
@@ -47,6 +46,13 @@ func (w *World) Begin(ctx context.Context, n int) *Load {
 	}
 	l := w.Load("load", urls)
 	l.Pages = pages
+	return l
+}
+
+// Begin creates n ConfigMaps in the background, so that the spec can inject faults meanwhile.
+func (w *World) Begin(ctx context.Context, n int) *Load {
+	GinkgoHelper()
+	l := w.Prepare(n)
 	for first := range creators {
 		l.done.Go(func() {
 			defer GinkgoRecover()
