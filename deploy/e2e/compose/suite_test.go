@@ -213,7 +213,7 @@ var _ = Describe("A container", func() {
 
 	It("writes beside the kubeconfig what curlctl needs to find NATS", func(ctx SpecContext) {
 		GinkgoT().Setenv("XDG_CONFIG_HOME", GinkgoT().TempDir()) // without a selected context
-		o := operate.Options{Timeout: 5 * time.Second}
+		o := operate.Options{}
 		connection := suitetest.Must(o.Open(ctx, kube.Options{}))
 		DeferCleanup(connection.Close)
 		Expect(connection.Where).To(HavePrefix("nats://127.0.0.1:"))
