@@ -51,14 +51,6 @@ var _ = Describe("A configuration error", func() {
 				"--data-dir="+GinkgoT().TempDir()), taken)
 		}
 	})
-
-	It("such as no cluster ends the program and says what to do", func(ctx SpecContext) {
-		for _, name := range []string{world.Watcher, world.Writer} {
-			flags := []string{"--listen=", "--nats-url=" + nowhere()}
-			shouldSay(ctx, run(name, nil, flags...), "KUBECONFIG")
-			shouldSay(ctx, run(name, nil, append(flags, "--kubeconfig=/no/such/file")...), "/no/such/file")
-		}
-	})
 })
 
 // shouldSay waits until the program exits by itself, and expects one sentence on standard error.

@@ -151,36 +151,6 @@ func eventuallyRight(ctx context.Context, w *world.World, name, text string) {
 	}).WithTimeout(restoreLimit).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
-var _ = Describe("A key with a rule keeps its last good value", func() {
-	const expectKey = "x-kv8s.io/curl-expect"
-	expecting := world.Annotated(expectKey, "mydata=size(json.rules) > 0")
-
-	It("when NATS is wiped, and is only fetched if its rules have changed", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/changed").Tagged()
-		same, kept := w.Fill(ctx, "same", `{"rules":[1]}`, expecting)
-		_, changed := w.Fill(ctx, "changed", `{"rules":[1]}`, expecting)
-		w.EventuallyQuiet(ctx)
-		Expect(w.Watcher().Kill()).To(Succeed())
-		changed.Annotate(ctx, expectKey, "mydata=size(json.rules) > 1")
-		Expect(w.NATS.Wipe()).To(Succeed())
-		Expect(w.NATS.Start()).To(Succeed())
-		w.Watcher().Restart(ctx)
-		w.Create(ctx, "new", world.Asking("mydata="+w.Origin.Page("/new").Says("new").URL())).
-			EventuallyHasDataWithin(ctx, time.Minute, "mydata", "new")
-
-		changed.EventuallyReports(ctx, "mydata", "ContentRejected")
-		Expect(page.NotModified()).To(BeZero(), "the request has no validators")
-		Expect(changed.Get(ctx).Data).To(HaveKeyWithValue("mydata", `{"rules":[1]}`))
-		page.Says(`{"rules":[1,2]}`)
-		changed.Annotate(ctx, "x-kv8s.io/curl-now", "1")
-		changed.EventuallyHasData(ctx, "mydata", `{"rules":[1,2]}`)
-		w.EventuallyQuiet(ctx)
-		Expect(same.Hits()).To(Equal(1))
-		Expect(kept.Writes(ctx)).To(Equal(1))
-	})
-})
-
 var _ = Describe("A ConfigMap with other writers", func() {
 	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
