@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats-server/v2/server"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -295,29 +293,6 @@ var _ = Describe("The programs in the chart", func() {
 		Expect(found).To(Equal(2), "watcher and writer")
 	})
 
-	DescribeTable("have enough time to terminate", func(name string) {
-		for of, pod := range podTemplates(rendered[name]) {
-			if strings.HasPrefix(of, "Deployment/") {
-				Expect(*pod.Spec.TerminationGracePeriodSeconds).To(BeNumerically(">", 30), of)
-			}
-		}
-	}, values(additional()...))
-
-	DescribeTable("run only as many concurrent fetches as fit in memory", func(ctx SpecContext, concurrency, maxBody int) {
-		set := fmt.Sprintf("fetcher={\"concurrency\":%d,\"maxBody\":%d}", concurrency, maxBody)
-		objects := template(ctx, filepath.Join(chart, "ci", "default-values.yaml"), "--set-json", set)
-		container := podTemplates(objects)["Deployment/curl-me-that-fetcher"].Spec.Containers[0]
-		limit := mebibytes(container.Env, "GOMEMLIMIT") << 20
-		// The fetcher checks this at startup.
-		Expect(limit).To(BeNumerically(">=", int64(concurrency)*int64(maxBody)*2))
-		memory := container.Resources.Limits.Memory().Value()
-		Expect(memory).To(BeNumerically(">=", limit*5/4))
-		Expect(container.Resources.Requests.Memory().Value()).To(BeNumerically("<=", memory))
-	},
-		Entry("one", 1, 1000), Entry("with the defaults", 32, 1_000_000), Entry("many", 256, 1_000_000),
-		Entry("with the maximum values", 4096, 1_000_000),
-	)
-
 	DescribeTable("have exactly the permissions that they were tested with", func(name, namespace string) {
 		roles := map[string][]rbacv1.PolicyRule{}
 		for _, o := range rendered[name] {
@@ -351,61 +326,4 @@ func bin() string {
 		return dir
 	}
 	return filepath.Join("..", "..", "..", "bin")
-}
-
-// mebibytes returns the number in an environment variable such as 64MiB.
-func mebibytes(env []corev1.EnvVar, name string) int64 {
-	GinkgoHelper()
-	for _, e := range env {
-		if e.Name == name {
-			return suitetest.Must(strconv.ParseInt(strings.TrimSuffix(e.Value, "MiB"), 10, 64))
-		}
-	}
-	Fail("missing " + name)
-	return 0
-}
-
-var _ = Describe("The bundled NATS", func() {
-	It("syncs each write with three servers, whose names are in the certificate", func(ctx SpecContext) {
-		options := configured(ctx, rendered["ha"], "curl-me-that-nats-0")
-		Expect(options.SyncAlways).To(BeTrue())
-		Expect(options.Cluster.Name).To(Equal("curl-me-that-nats"))
-		Expect(options.Routes).To(HaveLen(3))
-		certificate := options.Cluster.TLSConfig.Certificates[0].Leaf
-		for i, route := range options.Routes {
-			Expect(certificate.VerifyHostname(route.Hostname())).To(Succeed())
-			Expect(route.Hostname()).To(HavePrefix("curl-me-that-nats-" + string(rune('0'+i)) + "."))
-		}
-		for _, name := range []string{"curl-me-that-nats", "curl-me-that-nats.curl-me-that.svc"} {
-			Expect(certificate.VerifyHostname(name)).To(Succeed())
-		}
-	})
-})
-
-// configured creates the /etc/nats of a NATS pod, with keys from the command of the Job. It returns the
-// configuration of one server.
-func configured(ctx context.Context, objects []object, name string) *server.Options {
-	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	job := slices.IndexFunc(objects, func(o object) bool {
-		return o.GetKind() == "Job" && strings.Contains(o.GetName(), "-identities-")
-	})
-	Expect(job).To(BeNumerically(">=", 0))
-	args := podTemplates(objects[job : job+1])["Job/"+objects[job].GetName()].Spec.Containers[0].Args
-	hosts := args[slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-host=") })]
-	said, err := exec.CommandContext(ctx, filepath.Join(bin(), "curlctl"), "identities", "--out",
-		filepath.Join(dir, "identities"), hosts).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", said)
-
-	here := strings.NewReplacer("/etc/nats", dir, "/data", filepath.Join(dir, "data"))
-	for _, o := range objects {
-		if o.GetKind() != "ConfigMap" || o.GetName() != "curl-me-that-nats" {
-			continue
-		}
-		for file, text := range convert[corev1.ConfigMap](o).Data {
-			Expect(os.WriteFile(filepath.Join(dir, file), []byte(here.Replace(text)), 0o600)).To(Succeed())
-		}
-	}
-	GinkgoT().Setenv("SERVER_NAME", name)
-	return suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "nats.conf")))
 }
