@@ -61,7 +61,8 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 
 	start := func(ctx context.Context) {
 		GinkgoHelper()
-		plane = suitetest.Must(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries, Progress: GinkgoWriter}))
+		plane = suitetest.Must(controlplane.Start(ctx,
+			controlplane.Options{Dir: dir, Assets: binaries, Progress: GinkgoWriter}))
 	}
 
 	BeforeAll(func(ctx SpecContext) {
