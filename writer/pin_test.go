@@ -186,7 +186,7 @@ var _ = Describe("A version", func() {
 		Expect(w.value(own + `versions_total{fate="over_share"}`)()).To(BeEquivalentTo(1))
 	})
 
-	It("has the URL without its query", func(ctx SpecContext) {
+	It("has the URL with a mark instead of its query", func(ctx SpecContext) {
 		w := keep(ctx, func(*world) {}, false)
 		var list []*v1.Version
 		Eventually(func() ([]*v1.Version, error) {
@@ -194,7 +194,7 @@ var _ = Describe("A version", func() {
 			list, err = w.client.Versions(ctx, pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "a"})
 			return list, err
 		}).Should(HaveLen(1))
-		Expect(list[0].GetUrl()).To(Equal("https://data.example.com/greeting"))
+		Expect(list[0].GetUrl()).To(Equal("https://data.example.com/greeting?…"))
 		Expect(list[0].GetSize()).To(BeEquivalentTo(len("a body")))
 	})
 })

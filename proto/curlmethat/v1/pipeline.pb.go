@@ -1804,7 +1804,7 @@ type Version struct {
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// Time of the fetch.
 	FetchedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=fetched_at,json=fetchedAt,proto3" json:"fetched_at,omitempty"`
-	// URL without query and userinfo.
+	// URL without userinfo, and with ?… instead of its query.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	// The key is pinned to another digest, so the body was not written.
 	Available     bool `protobuf:"varint,5,opt,name=available,proto3" json:"available,omitempty"`
