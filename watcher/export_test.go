@@ -28,7 +28,7 @@ func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // RunAt is Run with other intervals.
 func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Pace) error {
-	p := defaultPace()
+	p := defaultIntervals()
 	if at.Check > 0 {
 		p.check = at.Check
 	}

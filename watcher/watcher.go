@@ -35,11 +35,11 @@ import (
 
 // Run runs the watcher until ctx is done. It returns an error only if a retry cannot help.
 func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) error {
-	return run(ctx, rt, c, api, defaultPace())
+	return run(ctx, rt, c, api, defaultIntervals())
 }
 
-// pace has the intervals of regular checks, and the clock.
-type pace struct {
+// intervals are those of regular checks, and the clock.
+type intervals struct {
 	// check is the interval between checks for deleted, recreated or purged streams.
 	check time.Duration
 	// audit is the interval between audits (0: as configured).
@@ -52,13 +52,13 @@ type pace struct {
 	wall clock.WithTicker
 }
 
-func defaultPace() pace {
-	return pace{
+func defaultIntervals() intervals {
+	return intervals{
 		check: 15 * time.Second, export: exporter.Interval, stall: informer.StallAfter, wall: clock.RealClock{},
 	}
 }
 
-func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, at pace) error {
+func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, at intervals) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ type parts struct {
 	cache    *process.Part
 }
 
-func newParts(rt *process.Runtime, c Config, at pace, clients *informer.Clients, metrics *metrics) (*parts, error) {
+func newParts(rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics) (*parts, error) {
 	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err

@@ -72,22 +72,22 @@ func (p *Policy) mayUseSearchList(err error) bool {
 }
 
 func (p *Policy) dial(ctx context.Context, network string, t target, name string) (net.Conn, error) {
-	watch := &watch{policy: p, target: t}
+	check := &dialCheck{policy: p, target: t}
 	dialer := net.Dialer{
 		Timeout:  p.dialling.timeout,
 		Resolver: p.dialling.resolver,
-		Control:  watch.control,
+		Control:  check.control,
 	}
 	conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(name, fmt.Sprint(t.port)))
 	if err != nil {
-		return nil, watch.explain(err)
+		return nil, check.explain(err)
 	}
 	return conn, nil
 }
 
-// watch checks the attempts of one dial. Attempts of the two address families run concurrently (RFC
+// dialCheck checks the attempts of one dial. Attempts of the two address families run concurrently (RFC
 // 8305).
-type watch struct {
+type dialCheck struct {
 	policy *Policy
 	target target
 
@@ -97,7 +97,7 @@ type watch struct {
 }
 
 // control is net.Dialer.Control: it runs after the socket is created and before it connects.
-func (w *watch) control(network, address string, _ syscall.RawConn) error {
+func (w *dialCheck) control(network, address string, _ syscall.RawConn) error {
 	err := w.decide(address)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *watch) control(network, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-func (w *watch) decide(address string) error {
+func (w *dialCheck) decide(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || at.Port() != w.target.port {
 		return &DeniedError{Rule: RuleAddress}
@@ -125,7 +125,7 @@ func (w *watch) decide(address string) error {
 
 // explain chooses the error of a failed dial. net.Dialer returns the error of the first attempt,
 // which may be a denial although other attempts failed for other reasons.
-func (w *watch) explain(err error) error {
+func (w *dialCheck) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {

@@ -226,7 +226,7 @@ func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) st
 	if s.timer.Attempts = attempts; gives {
 		s.timer.Attempts, s.timer.ReplayOf, s.timer.GaveUp = 0, 0, true
 	}
-	said := t.describe(f, s.at, now)
+	said := t.failureMessage(f, s.at, now)
 	said.GaveUp, said.Again = gives, again
 	if paused {
 		s.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
@@ -288,7 +288,7 @@ func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.T
 	return due
 }
 
-func (t *trigger) describe(f failure, next, now time.Time) *v1.Failure {
+func (t *trigger) failureMessage(f failure, next, now time.Time) *v1.Failure {
 	said := f.Failure()
 	said.Host, said.Attempts, said.Rule = pipeline.HostOf(t.want.GetUrl()), t.past.GetAttempts()+1, f.rule
 	said.FirstFailedAt = timestamppb.New(t.failingSince(now))

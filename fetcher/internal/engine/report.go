@@ -30,7 +30,7 @@ const (
 	postponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
 )
 
-// logLines has the level and the message of the log line about each outcome, see describe.
+// logLines has the level and the message of the log line about each outcome, see logLine.
 var logLines = map[outcome]struct {
 	level zerolog.Level
 	text  string
@@ -61,7 +61,7 @@ func (e *Engine) report(a *attempt, s step) {
 		e.deps.Metrics.parked.WithLabelValues(string(s.cause)).Inc()
 	default:
 	}
-	level, text := describe(t, s)
+	level, text := logLine(t, s)
 	line := e.lines.Line(level, string(s.outcome))
 	if line == nil {
 		return
@@ -84,9 +84,9 @@ func (e *Engine) report(a *attempt, s step) {
 	line.Msg(text)
 }
 
-// describe returns the level and the message of the line about an outcome. The level depends on
+// logLine returns the level and the message of the line about an outcome. The level depends on
 // whether the state of the key changes.
-func describe(t *trigger, s step) (zerolog.Level, string) {
+func logLine(t *trigger, s step) (zerolog.Level, string) {
 	line := logLines[s.outcome]
 	switch {
 	case s.outcome == retry:

@@ -39,7 +39,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		{gaveUpBefore, givingUp, "debug gave up"},
 		{gaveUpBefore, notFound, "warn gave up"},
 	} {
-		level, text := describe(&trigger{past: tc.past}, tc.s)
+		level, text := logLine(&trigger{past: tc.past}, tc.s)
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}

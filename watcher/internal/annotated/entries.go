@@ -22,10 +22,10 @@ type keyed struct {
 	status.Entry
 }
 
-// maxTexts is the maximum length of the texts of all entries that are kept, and elsewhere replaces other URLs.
+// maxTexts is the maximum length of the texts of all entries that are kept, and otherURL replaces other URLs.
 const (
-	maxTexts  = 16 << 10
-	elsewhere = "-"
+	maxTexts = 16 << 10
+	otherURL = "-"
 )
 
 // EntriesOf returns the entries of a status. If urls is set, URLs share memory with its equal ones. Then texts of the
@@ -45,7 +45,7 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 				if *u == url {
 					*u = url // of the annotation
 				} else if texts += len(*u); texts > maxTexts && *u != "" {
-					*u = elsewhere
+					*u = otherURL
 				}
 			}
 			if texts > maxTexts {

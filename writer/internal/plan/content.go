@@ -19,7 +19,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	rules := rule.Of(i.Result.GetWant()).Digest()
 	// Different rules mean that an old fetcher published the body without evaluating them.
 	if !b.object.asks(i, "") || c.GetRules() != rules {
-		return Decision{Verdict: Stale}
+		return Decision{Verdict: Late}
 	}
 	if pin := b.object.Request.SHA256[key]; pin != "" && pin != c.GetSha256() {
 		return b.offered(i, c)
@@ -118,7 +118,7 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	entry := b.status.Keys[key]
 	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() ||
 		entry.Rules != rule.Of(i.Result.GetWant()).Digest() {
-		return Decision{Verdict: Stale}
+		return Decision{Verdict: Late}
 	}
 	if !entry.Failing() && entry.URL == i.url() {
 		return Decision{Verdict: Unchanged, Confirmed: true}

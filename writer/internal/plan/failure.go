@@ -14,7 +14,7 @@ import (
 func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	key := i.Key.Key
 	if !b.object.asks(i, "") {
-		return Decision{Verdict: Stale}
+		return Decision{Verdict: Late}
 	}
 	entry := b.status.Keys[key]
 	if owner := b.owner(key); !entry.Written() && b.isForeign(key, owner) {

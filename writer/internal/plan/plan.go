@@ -168,8 +168,8 @@ const (
 
 // Verdicts on a result that is dropped.
 const (
-	// Stale means that the annotation has changed since, or that the object has a newer result.
-	Stale Verdict = "stale"
+	// Late means that the annotation has changed since, or that the object has a newer result.
+	Late Verdict = "late"
 	// Gone means that the object does not exist any more.
 	Gone Verdict = "gone"
 	// NotOurs means that another field manager owns the key.
@@ -183,5 +183,5 @@ const Deferred Verdict = "deferred"
 
 // Verdicts returns all verdicts.
 func Verdicts() []Verdict {
-	return []Verdict{Written, Unchanged, Stale, Gone, NotOurs, Refused, Deferred}
+	return []Verdict{Written, Unchanged, Late, Gone, NotOurs, Refused, Deferred}
 }

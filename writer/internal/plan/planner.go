@@ -52,7 +52,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 
 // final reports whether the decision drops a result.
 func (d Decision) final() bool {
-	return !d.sure && (d.Verdict == Stale || d.Verdict == Gone || d.Verdict == NotOurs)
+	return !d.sure && (d.Verdict == Late || d.Verdict == Gone || d.Verdict == NotOurs)
 }
 
 // builder holds the state that the object will have after the plan.
@@ -80,11 +80,11 @@ func (b *builder) decide(i Item) Decision {
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
 	if b.object.Confirmed[i.Key.Key].overtook(i) {
-		return Decision{Verdict: Stale, sure: true}
+		return Decision{Verdict: Late, sure: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {
 	case -1: // older than the status
-		return Decision{Verdict: Stale, sure: true}
+		return Decision{Verdict: Late, sure: true}
 	case 0:
 		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
 			return Decision{Verdict: Unchanged, Events: b.eventsOf(i, entry)}

@@ -37,7 +37,7 @@ type expectation struct {
 }
 
 var (
-	stale       = expectation{verdict: plan.Stale}
+	tooLate     = expectation{verdict: plan.Late}
 	notOurs     = expectation{verdict: plan.NotOurs}
 	unchanged   = expectation{verdict: plan.Unchanged}
 	needsValues = expectation{needs: "values"}
@@ -204,32 +204,32 @@ func TestPlan(t *testing.T) {
 		"owner removed from record":    {removedOwner, b6, occupied(6)},
 
 		// The object has another annotation.
-		"other URL":               {elsewhere, b6, stale},
-		"other key":               {moved, b6, stale},
-		"nothing":                 {unasked, b6, stale},
-		"nonsense":                {nonsense, b6, stale},
-		"suspended":               {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, stale},
-		"to be ignored":           {asking().labelled("reconciler", "ignore"), b6, stale},
-		"other digest":            {demanding("x"), b6, stale},
+		"other URL":               {elsewhere, b6, tooLate},
+		"other key":               {moved, b6, tooLate},
+		"nothing":                 {unasked, b6, tooLate},
+		"nonsense":                {nonsense, b6, tooLate},
+		"suspended":               {asking().annotated("x-kv8s.io/curl-suspend", "true"), b6, tooLate},
+		"to be ignored":           {asking().labelled("reconciler", "ignore"), b6, tooLate},
+		"other digest":            {demanding("x"), b6, tooLate},
 		"this digest":             {demanding("b"), b6, puts("b")},
-		"failure for another URL": {elsewhere, bad6, stale},
+		"failure for another URL": {elsewhere, bad6, tooLate},
 		"other spelling":          {legacy, b6, needsValues},
 		"failure, this digest":    {demanding("b"), bad6, fails("", "BadStatus")},
 		"no outcome":              {asking(), result(6, func(*v1.Result) {}), refuses},
-		"no rules":                {asking(), ruled(b6), stale},
-		"other rules":             {expecting("false"), ruled(b6), stale},
-		"older fetcher":           {expecting("true"), b6, stale},
+		"no rules":                {asking(), ruled(b6), tooLate},
+		"other rules":             {expecting("false"), ruled(b6), tooLate},
+		"older fetcher":           {expecting("true"), b6, tooLate},
 		"these rules":             {expecting("true"), ruled(b6), writes("b", byRules(6))},
 		"accepted by other rules": {expecting("true").ownedBy(ours).noted(wrote("b")), ruled(b6), notes(byRules(6))},
-		"failure of other rules":  {asking(), ruled(bad6), stale},
+		"failure of other rules":  {asking(), ruled(bad6), tooLate},
 
 		// Another object.
 		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},
 		"other uid, old": {asking().seen(plan.Remembered), other(content(6, "b")), needsLive},
 
 		// The fence.
-		"older":             {mine.wrote("a"), content(4, "b"), stale},
-		"older, remembered": {mine.wrote("a").seen(plan.Remembered), content(4, "b"), stale},
+		"older":             {mine.wrote("a"), content(4, "b"), tooLate},
+		"older, remembered": {mine.wrote("a").seen(plan.Remembered), content(4, "b"), tooLate},
 		"again":             {mine.wrote("a"), content(5, "a"), unchanged},
 		"again, failure":    {absent.failing("BadStatus"), failure(5, badStatus), says("BadStatus")},
 		"again, obstacle":   {absent.failing("Immutable"), content(5, "b"), says("Immutable")},
@@ -241,7 +241,7 @@ func TestPlan(t *testing.T) {
 		"again, went well":  {absent.failing("BadStatus"), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
 		"again, went wrong": {mine.wrote("a"), failure(5, badStatus), unchanged},
 		"later stream":      {mine.wrote("a"), epochs(content(1, "b"), epoch+1), writes("b", anything())},
-		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), stale},
+		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), tooLate},
 
 		// A status that was copied from another object.
 		"copied, unread":                  {foreign.noted(copiedA), b6, needsValues},
@@ -256,10 +256,10 @@ func TestPlan(t *testing.T) {
 		"copied failure, well here":       {absent.noted(copiedBad).empty(), b1, writes("b", well("b", 1, ""))},
 		"copied, pair removed":            {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
 		"copied, edited, pair removed":    {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
-		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), stale},
+		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), tooLate},
 
 		// Only a live object is good enough to drop a result.
-		"stale, remembered":    {unasked.seen(plan.Remembered), b6, needsLive},
+		"late, remembered":     {unasked.seen(plan.Remembered), b6, needsLive},
 		"foreign, remembered":  {foreign.seen(plan.Remembered), b6, needsLive},
 		"body, remembered":     {mine.wrote("a").seen(plan.Remembered), b6, puts("b")},
 		"same body,remembered": {mine.wrote("a").seen(plan.Remembered), a6, unchanged},
@@ -289,13 +289,13 @@ func TestPlan(t *testing.T) {
 		// Recovery without a body.
 		"unmodified":              {mine.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), keeps("a", "Recovered")},
 		"unmodified, was well":    {mine.wrote("a"), unmodified(6, "a"), unchanged},
-		"unmodified, other body":  {mine.noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), stale},
-		"unmodified, never ours":  {foreign, unmodified(6, "a"), stale},
-		"unmodified, unannotated": {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), stale},
+		"unmodified, other body":  {mine.noted(failing(wrote("b"), "Timeout")), unmodified(6, "a"), tooLate},
+		"unmodified, never ours":  {foreign, unmodified(6, "a"), tooLate},
+		"unmodified, unannotated": {unasked.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), tooLate},
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Pinned keys.
-		"pinned, other body":        {pinned.wrote("a"), b6, stale},
+		"pinned, other body":        {pinned.wrote("a"), b6, tooLate},
 		"pinned, offered":           {hourly.wrote("a"), b6, notes(waits(digest("b")), "UpdateAvailable")},
 		"pinned, offered again":     {hourly.noted(offered(wrote("a"))), b6, unchanged},
 		"pinned, no longer offered": {hourly.noted(offered(wrote("a"))), a6, notes(waits(""))},
@@ -319,10 +319,10 @@ func TestPlan(t *testing.T) {
 		"removed, only failed":        {moved.noted(failing(none, "Timeout")), reconcile(), drops},
 		"removed, nothing left":       {moved, reconcile(), unchanged},
 		"still annotated":             {mine.wrote("a"), reconcile(), unchanged},
-		"removed, suspended":          {suspended.ownedBy(ours).wrote("a"), reconcile(), stale},
+		"removed, suspended":          {suspended.ownedBy(ours).wrote("a"), reconcile(), tooLate},
 		"removed, nonsense":           {nonsense.ownedBy(ours).wrote("a"), reconcile(), explains},
 		"removed, invalid pair":       {invalid.ownedBy(ours).wrote("a"), reconcile(), explains},
-		"body of an invalid pair":     {invalid.ownedBy(ours).wrote("a"), b6, stale},
+		"body of an invalid pair":     {invalid.ownedBy(ours).wrote("a"), b6, tooLate},
 		"removed, unknown":            {moved.unrecorded().wrote("a"), reconcile(), needsValues},
 		"removed, unknown, as ours":   {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
 		"removed, unknown, edited":    {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
@@ -348,7 +348,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A failure is stale if a later fetch has succeeded.
+// A failure is late if a later fetch has succeeded.
 func TestConfirmed(t *testing.T) {
 	g := NewWithT(t)
 	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object()
@@ -362,11 +362,11 @@ func TestConfirmed(t *testing.T) {
 	}
 	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
 		verdict, empty := decided(item)
-		g.Expect(verdict).To(Equal(plan.Stale), "%v", item.Result.GetOutcome())
+		g.Expect(verdict).To(Equal(plan.Late), "%v", item.Result.GetOutcome())
 		g.Expect(empty).To(BeTrue(), "%v", item.Result.GetOutcome())
 	}
 	for late, want := range map[time.Duration]plan.Verdict{
-		time.Minute: plan.Stale, time.Minute + time.Second: plan.Written,
+		time.Minute: plan.Late, time.Minute + time.Second: plan.Written,
 	} {
 		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
 		verdict, _ := decided(restored)

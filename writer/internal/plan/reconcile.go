@@ -17,7 +17,7 @@ import (
 func (b *builder) reconcile(i Item) Decision {
 	o := b.object
 	if o.Ignored || o.Request.Suspended {
-		return Decision{Verdict: Stale}
+		return Decision{Verdict: Late}
 	}
 	d := Decision{Verdict: Unchanged}
 	request := o.Request.Checked()
@@ -133,7 +133,7 @@ func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool)
 func (b *builder) offered(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	if b.object.Request.Interval(key) <= 0 {
-		return Decision{Verdict: Stale}
+		return Decision{Verdict: Late}
 	}
 	entry := b.status.Keys[key]
 	if !entry.Written() && b.isForeign(key, b.owner(key)) {

@@ -52,8 +52,8 @@ func TestProblems(t *testing.T) {
 		"with the annotation": {asking().without(annotation.DefaultKey).
 			annotated(annotation.StatusKey, held("other")), plan.Written, "", noon},
 		"while suspended": {asking().annotated("x-kv8s.io/curl-suspend", "true").
-			annotated(annotation.StatusKey, held("other")), plan.Stale, "-", noon},
-		"while left out":      {wrong.labelled("reconciler", "ignore"), plan.Stale, "-", noon},
+			annotated(annotation.StatusKey, held("other")), plan.Late, "-", noon},
+		"while left out":      {wrong.labelled("reconciler", "ignore"), plan.Late, "-", noon},
 		"of an older reading": {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
 		"of an immutable one": {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
 		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation " +
