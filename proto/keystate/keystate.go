@@ -118,7 +118,7 @@ type Asked struct {
 	Ignored, Invalid string
 }
 
-// Of returns the state of a key with its details. o is nil if the object was not read, and s if the streams were not.
+// Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.
 func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	if o == nil {
 		c := s.condition(a, now)
