@@ -31,7 +31,7 @@ import (
 
 const (
 	// usualRounds and usualSeed are the defaults of `make test`.
-	usualRounds = "12"
+	usualRounds = "20"
 	usualSeed   = "1"
 	// startLimit and roundLimit limit the duration of the suite. A round takes about two seconds on a quiet
 	// machine.
