@@ -35,12 +35,11 @@ var required = regexp.MustCompile(`\sk8s\.io/kubernetes (v\S+)`)
 func kubernetesVersion() string { return string(required.FindSubmatch(goMod)[1]) }
 
 // buildFlags returns the relevant flags of Kubernetes' release builds, without debug information. The API server
-// reports the version in them. Packages that no other program of the project shares are not inlined, which takes a
-// third less time to compile.
+// reports the version in them.
 func buildFlags(version string) []string {
 	return []string{
-		"-trimpath", noDWARF, "-gcflags=k8s.io/...=-dwarf=false -l", "-gcflags=go.etcd.io/...=-dwarf=false -l",
-		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + version,
+		"-trimpath", noDWARF, "-ldflags",
+		"-s -w -X k8s.io/component-base/version.gitVersion=" + version,
 	}
 }
 
