@@ -201,8 +201,10 @@ func (r *Reconciler) carryOut(
 		errs = append(errs, err)
 	}
 	var full error
-	room := func() bool {
-		full = r.deps.Backlog.Check(name.Namespace)
+	room := func() bool { // once full, the whole plan comes back
+		if full == nil {
+			full = r.deps.Backlog.Check(name.Namespace)
+		}
 		return full == nil
 	}
 	for i := 0; i < len(p.Retract) && room(); i++ {
