@@ -113,7 +113,9 @@ type parts struct {
 	cache    *process.Part
 }
 
-func newParts(rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics) (*parts, error) {
+func newParts(
+	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
+) (*parts, error) {
 	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
