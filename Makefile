@@ -130,7 +130,7 @@ REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | w
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 .PHONY: test
-test: test-chart build $(HELM) ## Run all tests that need no containers, 10 minutes on two cores (in the cluster of KUBECONFIG if that is set)
+test: test-chart build $(HELM) ## Run all tests that need no containers, 8 minutes on two cores (in the cluster of KUBECONFIG if that is set)
 	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
