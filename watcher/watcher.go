@@ -38,7 +38,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config) e
 	return run(ctx, rt, c, api, defaultIntervals())
 }
 
-// intervals are those of regular checks, and the clock.
+// intervals has the time between regular checks, and the clock.
 type intervals struct {
 	// check is the interval between checks for deleted, recreated or purged streams.
 	check time.Duration

@@ -15,8 +15,7 @@ import (
 // requestTimeout limits each check whether the API server is ready.
 const requestTimeout = 5 * time.Second
 
-// startAPIServer starts the API server, always on the same port and with the same certificates, and returns when
-// it is ready.
+// startAPIServer starts the API server, and returns when it is ready.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

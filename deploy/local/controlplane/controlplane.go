@@ -49,7 +49,7 @@ type ControlPlane struct {
 
 	mu        sync.Mutex // serialises the methods that start or stop processes
 	etcd      *process
-	apiServer *process // nil while stopped
+	apiServer *process // nil until it has started
 	stopped   bool
 }
 

@@ -97,42 +97,42 @@ type dialCheck struct {
 }
 
 // control is net.Dialer.Control: it runs after the socket is created and before it connects.
-func (w *dialCheck) control(network, address string, _ syscall.RawConn) error {
-	err := w.decide(address)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (c *dialCheck) control(network, address string, _ syscall.RawConn) error {
+	err := c.decide(address)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case err != nil:
-		w.denied = err
+		c.denied = err
 		return err
-	case w.permitted == maxAttempts:
+	case c.permitted == maxAttempts:
 		return errors.New("host has too many addresses")
 	}
-	w.permitted++
-	if w.policy.dialling.refuse != nil {
-		return w.policy.dialling.refuse(network, address)
+	c.permitted++
+	if c.policy.dialling.refuse != nil {
+		return c.policy.dialling.refuse(network, address)
 	}
 	return nil
 }
 
-func (w *dialCheck) decide(address string) error {
+func (c *dialCheck) decide(address string) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || at.Port() != w.target.port {
+	if err != nil || at.Port() != c.target.port {
 		return &DeniedError{Rule: RuleAddress}
 	}
-	return w.policy.address(w.target, at.Addr())
+	return c.policy.address(c.target, at.Addr())
 }
 
 // explain chooses the error of a failed dial. net.Dialer returns the error of the first attempt,
 // which may be a denial although other attempts failed for other reasons.
-func (w *dialCheck) explain(err error) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (c *dialCheck) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case w.denied == nil:
+	case c.denied == nil:
 		return err
-	case w.permitted == 0:
-		return w.denied
+	case c.permitted == 0:
+		return c.denied
 	case errors.Is(err, ErrDenied):
 		return ErrUnreachable
 	}

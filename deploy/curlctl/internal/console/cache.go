@@ -53,7 +53,8 @@ func (c *cache) Last() reading {
 	return c.last
 }
 
-// Look reads if it is time for that, and returns the last reading. With an AsOf, the error is that of a later attempt.
+// Look returns the last reading, after another one if that is due. If the reading has an AsOf, the error is that of a
+// later attempt.
 func (c *cache) Look(ctx context.Context) (reading, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -206,7 +206,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// item prints the next item of {"items": […]}, of which n were printed.
+// item prints the next item of {"items": […]}, after n others.
 func (p *Printer) item(n int, object any) error {
 	text, err := json.MarshalIndent(object, "  ", "  ")
 	begin := ",\n  "

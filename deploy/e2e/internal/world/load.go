@@ -37,7 +37,7 @@ func (w *World) Load(prefix string, urls []string) *Load {
 	return l
 }
 
-// Prepare returns a load with n ConfigMaps, none of which is created yet.
+// Prepare returns a load of n ConfigMaps that do not exist yet.
 func (w *World) Prepare(n int) *Load {
 	pages := w.Origin.Pages(n)
 	urls := make([]string, n)

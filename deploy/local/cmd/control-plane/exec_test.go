@@ -25,7 +25,7 @@ import (
 const startup = 2 * time.Minute
 
 var _ = Describe("control-plane exec", func() {
-	It("runs the command with a temporary control plane, of which grant makes copies for a user", func() {
+	It("runs the command with a temporary control plane, and grant copies its files for a user", func() {
 		dir, copies := GinkgoT().TempDir(), GinkgoT().TempDir()
 		Expect(os.WriteFile(filepath.Join(dir, "replayer.nk"), []byte("seed"), 0o600)).To(Succeed())
 		session := run(nil, "exec", "--", "sh", "-c", `set -e; echo "at $KUBECONFIG"
