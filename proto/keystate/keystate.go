@@ -192,7 +192,11 @@ const (
 // Value returns what the object shows about the value of a key.
 func (o Object) Value(a Asked) Value {
 	e := o.Entry
-	matches := e.URL == a.URL && (a.SHA256 == "" || a.SHA256 == e.SHA256) && e.Rules == a.Rules
+	matches := e.URL == a.URL && e.Available == ""
+	if a.SHA256 != "" {
+		matches = (e.URL == a.URL || e.URL == "") && e.SHA256 == a.SHA256
+	}
+	matches = matches && e.Rules == a.Rules
 	switch {
 	case o.Other != "", !e.Written() && o.Owner.State == annotation.Foreign:
 		return Foreign

@@ -169,6 +169,14 @@ func TestConditionOfAKey(t *testing.T) {
 			keystate.Pending, keystate.NotWritten, "",
 		},
 		{
+			"written from the history, and no longer pinned", good, with(func(e *status.Entry) { e.URL = "" }), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
+		{
+			"other content waits, and no pin any more", good, with(func(e *status.Entry) { e.Available = "new" }), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
+		{
 			"written by other rules", good, with(func(e *status.Entry) { e.Rules = "other" }), ours,
 			keystate.Pending, keystate.NotWritten, "",
 		},

@@ -23,7 +23,7 @@ const maxTextBytes = 4 << 10
 
 // Entry is the state of one key.
 type Entry struct {
-	// URL of the body in the key, canonical and complete.
+	// URL of the body in the key, canonical and complete (empty: the body is of the history, for curl-sha256).
 	URL string `json:"url,omitempty"`
 	// SHA256 of the body, 64 lower-case hexadecimal digits (empty if we never wrote the key).
 	SHA256 string `json:"sha256,omitempty"`

@@ -14,8 +14,6 @@
 package promise
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"reflect"
@@ -27,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -198,11 +197,10 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 		keys.Insert(pair.Key)
 	}
 	for _, key := range sets.List(keys) {
-		url, asked := request.URL(key)
-		if !asked && request.Names(key) { // the pair is invalid
+		if _, asked := request.URL(key); !asked && request.Names(key) { // the pair is invalid
 			continue
 		}
-		if what := c.wrong(url, asked, request.Rules[key].Select, held[key], entries[key]); what != "" {
+		if what := c.wrong(request, key, held[key], entries[key]); what != "" {
 			wrong = append(wrong, fmt.Sprintf("%s: ConfigMap %s/%s: key %s %s", promise, object.Namespace, object.Name, key,
 				what))
 		}
@@ -211,9 +209,10 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 }
 
 // wrong returns the problem of a key, or "".
-func (c Checker) wrong(url string, asked bool, selected string, held *value, entry status.Entry) string {
+func (c Checker) wrong(request annotation.Request, key string, held *value, entry status.Entry) string {
+	url, asked := request.URL(key)
 	switch {
-	case !asked && held != nil && entry.Written() && entry.SHA256 == digestOf(held.body):
+	case !asked && held != nil && entry.Written() && entry.SHA256 == pipeline.Digest(held.body):
 		return "exists and is no longer requested"
 	case !asked:
 		return ""
@@ -221,19 +220,21 @@ func (c Checker) wrong(url string, asked bool, selected string, held *value, ent
 		return "reports " + entry.Error
 	case held == nil:
 		return "is not there"
+	case entry.SHA256 != pipeline.Digest(held.body):
+		return "differs from the digest in its status"
+	case fromHistory(request, key, entry):
+		return ""
 	case entry.URL != url:
 		return "has the body of another URL"
-	case entry.SHA256 != digestOf(held.body):
-		return "differs from the digest in its status"
-	case selected == "" && !c.Served(url, []byte(held.body)):
+	case request.Rules[key].Select == "" && !c.Served(url, []byte(held.body)):
 		return "has a body that its URL never served"
 	}
 	return ""
 }
 
-func digestOf(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
+// fromHistory reports whether the key has the body to which it is pinned, from the history instead of a URL.
+func fromHistory(request annotation.Request, key string, entry status.Entry) bool {
+	return entry.URL == "" && request.SHA256[key] != "" && request.SHA256[key] == entry.SHA256
 }
 
 // value is the content of a key.
@@ -279,12 +280,13 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 		add("S1", "was written without a request")
 	case w.request.Suspended:
 		add("S2", "was written while the object is suspended")
+	case fromHistory(w.request, key, w.has[key]): // the digest below is the proof
 	case w.has[key].URL != url:
 		add("S2", "has the body of another URL than requested")
 	case w.request.Rules[key].Select == "" && !served(url, body): // a selection is only a part of the served body
 		add("S5", "has a body that its URL never served with status 200")
 	}
-	digest := digestOf(w.is[key].body)
+	digest := pipeline.Digest(w.is[key].body)
 	if demanded := w.request.SHA256[key]; demanded != "" && demanded != digest {
 		add("S2", "differs from the required digest")
 	}
@@ -307,7 +309,7 @@ func (w *write) ours(key string) bool {
 	if !entry.Copied(w.uid) || w.was[key] == nil {
 		return entry.Written()
 	}
-	return entry.SHA256 == digestOf(w.was[key].body)
+	return entry.SHA256 == pipeline.Digest(w.was[key].body)
 }
 
 func (w *write) removalBreaches(key string, asked bool) []breach {

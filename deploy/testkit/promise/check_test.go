@@ -1,8 +1,6 @@
 package promise_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -11,6 +9,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -39,8 +38,7 @@ func holds(key, text string) func(*corev1.ConfigMap) {
 func wrote(key, from, text string) func(*corev1.ConfigMap) {
 	return func(o *corev1.ConfigMap) {
 		o.Data[key] = text
-		sum := sha256.Sum256([]byte(text))
-		s := status.Status{Keys: map[string]status.Entry{key: {URL: from, SHA256: hex.EncodeToString(sum[:])}}}
+		s := status.Status{Keys: map[string]status.Entry{key: {URL: from, SHA256: pipeline.Digest(text)}}}
 		o.Annotations[annotation.StatusKey] = s.String()
 	}
 }
@@ -61,6 +59,7 @@ func TestCheck(t *testing.T) {
 	suspended := annotated("x-kv8s.io/curl-suspend", "true")
 	demanded := annotated("x-kv8s.io/curl-sha256", "k="+strings.Repeat("0", 64))
 	unreadable := annotated(annotation.DefaultKey, "not correct")
+	pinned := annotated("x-kv8s.io/curl-sha256", "k="+pipeline.Digest("not found"))
 	for name, c := range map[string]struct {
 		before, after []change
 		want          string // the broken promise, or empty
@@ -78,8 +77,12 @@ func TestCheck(t *testing.T) {
 		"body of another URL":     {nil, []change{wrote("k", url+"b", "good")}, "S2"},
 		"suspended":               {[]change{suspended}, []change{suspended, wrote("k", url, "good")}, "S2"},
 		"not the required digest": {[]change{demanded}, []change{demanded, wrote("k", url, "good")}, "S2"},
-		"an error body":           {nil, []change{wrote("k", url, "not found")}, "S5"},
-		"no status":               {nil, []change{holds("k", "good")}, "S2"},
+		"the required digest, from the history": {
+			[]change{pinned}, []change{pinned, wrote("k", "", "not found")}, "",
+		},
+		"from the history, not required": {nil, []change{wrote("k", "", "not found")}, "S2"},
+		"an error body":                  {nil, []change{wrote("k", url, "not found")}, "S5"},
+		"no status":                      {nil, []change{holds("k", "good")}, "S2"},
 		"text in binaryData": {nil, []change{wrote("k", url, "good"), lacks("k"), func(o *corev1.ConfigMap) {
 			o.BinaryData = map[string][]byte{"k": []byte("good")}
 		}}, "S1"},

@@ -54,7 +54,8 @@ func found(owner annotation.Ownership) func(*status.Entry) {
 	return func(e *status.Entry) { e.Drift = owner.Fingerprint }
 }
 
-func oldURL(e *status.Entry) { e.URL = "https://old" }
+func oldURL(e *status.Entry)      { e.URL = "https://old" }
+func fromHistory(e *status.Entry) { e.URL = "" }
 
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
@@ -191,6 +192,11 @@ func TestMakeOneKey(t *testing.T) {
 	check("another digest requested",
 		about(ours, written(), wanted(resolved),
 			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum2} })), "changed last:7")
+	check("in sync, with that digest from the history",
+		about(ours, written(fromHistory), wanted(resolved),
+			with(func(r *annotation.Request) { r.SHA256 = map[string]string{"k": sum} })), "changed cached last:7")
+	check("from the history, and no longer pinned", about(ours, written(fromHistory), wanted(resolved, otherRequest)),
+		"changed last:7")
 	check("other rules", about(ours, written(), wanted(resolved), with(ruled)), "changed last:7")
 	check("other rules, missing in the stream", about(ours, written(), nil, with(ruled)), "new")
 	check("no rules any more", about(ours, written(byRules), nil), "new")

@@ -148,7 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		again = pace.Soonest(again, r.pacing.limitRepairs(name, o.SeenAt, &p))
 	}
 	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
-	r.fulfilPins(ctx, &p)
+	r.fulfilPins(ctx, o, &p)
 	changed := r.notices.queue(name, o, p.Notices)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
@@ -162,14 +162,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 const lookup = time.Second
 
 // fulfilPins asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their wants only
-// set the refresh timer. If the body is gone when the writer looks, the audit finds the key.
-func (r *Reconciler) fulfilPins(ctx context.Context, p *plan.Plan) {
+// set the refresh timer. If the body is gone when the writer looks, the audit finds the key. A key that holds the body
+// is fetched, because it has another URL now, and so is one with a copied status, which the writer does not trust.
+func (r *Reconciler) fulfilPins(ctx context.Context, o *annotated.Object, p *plan.Plan) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
 	pins := 0
 	for _, w := range p.Publish {
-		asked := w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
-		if w.GetSha256() == "" || w.GetCached() != nil || asked || pins == pipeline.MaxFulfilled {
+		entry, asked := o.Status.Of(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
+		held := entry.SHA256 == w.GetSha256() && w.GetDrift() == "" && !entry.Failing()
+		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || entry.Copied(o.UID) ||
+			pins == pipeline.MaxFulfilled {
 			continue
 		}
 		if _, found := r.bodies.Find(ctx, w.GetNamespace(), w.GetSha256()); found {

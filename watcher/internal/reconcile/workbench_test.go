@@ -318,6 +318,22 @@ func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *tes
 	b.Expect(b.requests()).To(Equal(1))
 }
 
+func TestAPinnedBodyThatTheKeyHoldsIsFetchedFromANewURL(t *testing.T) {
+	t.Parallel()
+	for name, on := range map[string]string{"of the object": "", "copied from another object": "other"} {
+		b := newBench(t)
+		pinned := b.keep("body")
+		b.object.Request.SHA256 = map[string]string{"k": pinned}
+		b.object.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{
+			"k": {URL: "https://example.com/1", SHA256: pinned, Object: on},
+		}}, nil)
+		b.object.Owners = map[string]annotation.Ownership{"k": {State: annotation.Ours}}
+		b.request("https://example.com/2", "k")
+		b.reconcile()
+		b.Expect(b.want("k")).To(HaveField("Cached", BeNil()), name)
+	}
+}
+
 func TestTheHistoryIsReadOnlyForAPlanThatIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

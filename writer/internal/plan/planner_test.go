@@ -158,7 +158,8 @@ func TestPlan(t *testing.T) {
 	hourly, bodies := pinned.annotated("x-kv8s.io/curl-refresh", "1h"), map[string][]byte{digest("a"): []byte("a")}
 	offered := func(e status.Entry) status.Entry { e.Available = digest("b"); return e }
 	fromHistory := func(f fixture) fixture { f.history = bodies; return f }
-	refilled := writes("a", anything(), "Pinned")
+	filled := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("URL", "")))
+	refilled := writes("a", filled, "Pinned")
 	waits := func(body string) OmegaMatcher {
 		return And(well("a", 6, ""), HaveKeyWithValue(theKey, HaveField("Available", body)))
 	}

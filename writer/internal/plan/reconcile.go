@@ -156,7 +156,8 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 }
 
 // fulfilPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
-// Nobody else is asked: the digest is the proof.
+// Nobody else is asked: the digest is the proof. The entry has no URL, because the body may be of a former one: without
+// the pin, the key is fetched.
 func (b *builder) fulfilPins(i Item, d *Decision) (changed bool) {
 	if !b.object.managed() || b.object.Obstacle != NoObstacle {
 		return false
@@ -179,8 +180,8 @@ func (b *builder) fulfilPins(i Item, d *Decision) (changed bool) {
 		}
 		value := valueOf(body)
 		next := status.Entry{
-			URL: pair.URL, SHA256: pin, Size: int64(len(body)), FetchedAt: i.observed(), Binary: value.Binary,
-			Fence: entry.Fence, Rules: b.object.Request.Rules[pair.Key].Digest(),
+			SHA256: pin, Size: int64(len(body)), FetchedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
+			Rules: b.object.Request.Rules[pair.Key].Digest(),
 		}
 		if entry.Available != pin {
 			next.Available = entry.Available

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -163,7 +164,8 @@ func (v *View) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.Written() {
-			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], weburl.WithoutQuery(e.URL))
+			from := cmp.Or(weburl.WithoutQuery(e.URL), "the history")
+			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], from)
 			if e.Binary {
 				detail += ", in binaryData because it is not text"
 			}
