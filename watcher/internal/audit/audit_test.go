@@ -226,6 +226,12 @@ func entry(e status.Entry) action { return func(b *bench, k pipeline.Key) { b.en
 
 func failsWith(reason string) action { return entry(status.Entry{ErrorURL: url, Error: reason}) }
 
+func owned(by annotation.State) action {
+	return func(b *bench, k pipeline.Key) {
+		b.of(k).Owners[k.Key] = annotation.Ownership{State: by, Fingerprint: "theirs"}
+	}
+}
+
 // due leaves a refresh pending.
 func due(b *bench, k pipeline.Key) { b.due(k, v1.Cause_CAUSE_REFRESH) }
 
@@ -275,6 +281,18 @@ func TestAudit(t *testing.T) {
 		},
 		"ignores an immutable object": {
 			wantindex.NothingLost, []action{fetched, failsWith("Immutable")},
+		},
+		"requests a key of an immutable object again if the status shows another URL": {
+			wantindex.BodyLost, []action{fetched, entry(status.Entry{ErrorURL: url + "old", Error: "Immutable"})},
+		},
+		"ignores a key of another owner": {
+			wantindex.NothingLost, []action{fetched, failsWith("KeyExists"), owned(annotation.Foreign)},
+		},
+		"requests a key again if its other owner removed it": {
+			wantindex.BodyLost, []action{fetched, failsWith("KeyExists")},
+		},
+		"requests a key again if nothing proves that it still has another owner": {
+			wantindex.BodyLost, []action{fetched, failsWith("KeyExists"), owned(annotation.Unknown)},
 		},
 		"ignores a held key that will be refreshed": {wantindex.NothingLost, []action{fetched, holds, sameBody}},
 		"restarts the refresh of a held key whose timer is overdue": {

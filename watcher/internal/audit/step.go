@@ -86,10 +86,11 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *
 	}
 	seen := o.Shown(key.Key)
 	c := &candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key, URL: url}, entry: seen.Entry}
-	state := keystate.Of(o.Asked(c.pair), &seen, nil, now)
-	c.futile = state.State == keystate.Ignored || state.State == keystate.Refused &&
-		(state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) ||
-			state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE))
+	asked := o.Asked(c.pair)
+	state := keystate.Of(asked, &seen, nil, now)
+	// A status with KeyExists outlasts the other owner while the writer has no permission to write.
+	c.futile = state.State == keystate.Ignored || seen.Value(asked) == keystate.Foreign ||
+		state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
 	// A want of a later version than the object's means that the API server was restored from a backup.
 	// A forced want without a result means that its body has not landed, or was equal.
 	fence := c.entry.Fence

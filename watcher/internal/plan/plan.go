@@ -190,12 +190,12 @@ func (m *planner) key(pair annotation.Pair) {
 	case last.Resolved && entry == status.Entry{} && last.Digest == m.digest:
 		m.replaced(w, owner, last)
 	default:
-		m.unsatisfied(w, entry, last, have)
+		m.unsatisfied(w, last, have)
 	}
 }
 
 // unsatisfied handles a key without the requested body, or with failing later attempts.
-func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
+func (m *planner) unsatisfied(w *v1.Want, last wantindex.Want, have bool) {
 	switch {
 	case !have:
 		m.publish(w, v1.Cause_CAUSE_NEW, last)
@@ -203,7 +203,7 @@ func (m *planner) unsatisfied(w *v1.Want, entry status.Entry, last wantindex.Wan
 		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
 		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Finding != wantindex.NothingLost && entry.Error != pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE):
+	case last.Finding != wantindex.NothingLost:
 		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	}
 }
@@ -217,7 +217,7 @@ func (m *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.
 		return
 	}
 	w.Drift = owner.Fingerprint
-	m.unsatisfied(w, status.Entry{}, last, have)
+	m.unsatisfied(w, last, have)
 }
 
 // occupied handles a foreign key. Only a report informs the writer.

@@ -174,7 +174,8 @@ func TestMakeOneKey(t *testing.T) {
 	check("failing", about(none, failedAt7, wanted()), "resolved:k")
 	check("failing, missing in the stream", about(none, failed, nil), "new")
 	check("failing, found lost", about(none, failed, wanted(lost)), "audit last:7")
-	check("immutable, found lost", about(none, &status.Entry{Error: "Immutable"}, wanted(lost)), "")
+	check("immutable with another URL, found lost", about(none, &status.Entry{Error: "Immutable"}, wanted(lost)),
+		"audit last:7")
 	check("written, later attempts fail", about(ours, written(fails("Timeout")), wanted(resolved)), "")
 	check("the same, missing in the stream", about(ours, written(fails("Timeout")), nil), "new")
 	check("the same, found lost", about(ours, written(fails("Timeout")), wanted(lost, resolved)), "audit last:7")
