@@ -378,6 +378,7 @@ func ofWrites(t *testing.T) []plan.Event {
 	noLonger.owners = map[string]bool{annotation.FieldManager: true, "kustomize-controller": true}
 	pinnedKey := asking().noted(wrote("a")).ownedBy(annotation.FieldManager).
 		annotated("x-kv8s.io/curl-refresh", "1h").annotated("x-kv8s.io/curl-sha256", theKey+"="+digest("c"))
+	pinnedKey.history = map[string][]byte{digest("c"): nil}
 	found := pinnedKey
 	found.history = map[string][]byte{digest("c"): []byte("c")}
 	return []plan.Event{

@@ -178,7 +178,8 @@ const (
 	Refused Verdict = "refused"
 )
 
-// Deferred means that the result was not written because of conflicts or a budget. The audit asks for its key again.
+// Deferred means that the result was not written because of conflicts, a budget, or too many bodies of the history at
+// once. The audit asks for its key again.
 const Deferred Verdict = "deferred"
 
 // Verdicts returns all verdicts.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -91,6 +92,17 @@ func (b *builder) decide(i Item) Decision {
 		}
 		// The trigger was delivered twice, and its second fetch succeeded.
 	}
+	rolled, over := b.rollBack(i)
+	if over {
+		return rolled
+	}
+	d := b.outcome(i)
+	d.Verdict, d.Events = cmp.Or(rolled.Verdict, d.Verdict), append(rolled.Events, d.Events...)
+	return d
+}
+
+// outcome decides on an item that is newer than the status.
+func (b *builder) outcome(i Item) Decision {
 	switch outcome := i.Result.GetOutcome().(type) {
 	case *v1.Result_Content:
 		return b.content(i, outcome.Content)

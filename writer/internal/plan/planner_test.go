@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -135,7 +137,9 @@ func TestPlan(t *testing.T) {
 	elsewhere := asking().annotated(annotation.DefaultKey, theKey+"=https://other.example.com")
 	invalid := asking().annotated(annotation.DefaultKey, theKey+"=ftp://data.example.com")
 	demanding := func(body string) fixture {
-		return asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest(body))
+		f := asking().annotated("x-kv8s.io/curl-sha256", theKey+"="+digest(body))
+		f.history = map[string][]byte{digest(body): nil} // looked up, and not found
+		return f
 	}
 	longFetch := failing(status.Entry{}, "BodyTooLarge")
 	longFetch.Attempts = 1
@@ -158,8 +162,15 @@ func TestPlan(t *testing.T) {
 	hourly, bodies := pinned.annotated("x-kv8s.io/curl-refresh", "1h"), map[string][]byte{digest("a"): []byte("a")}
 	offered := func(e status.Entry) status.Entry { e.Available = digest("b"); return e }
 	fromHistory := func(f fixture) fixture { f.history = bodies; return f }
+	full := hourly.wrote("b")
+	full.history = map[string][]byte{}
+	for n := range pipeline.MaxFulfilled {
+		full.history[digest(strconv.Itoa(n))] = nil
+	}
 	filled := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("URL", "")))
 	refilled := writes("a", filled, "Pinned")
+	mismatch := failure(6, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+	offeredToo := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("Available", digest("c"))))
 	waits := func(body string) OmegaMatcher {
 		return And(well("a", 6, ""), HaveKeyWithValue(theKey, HaveField("Available", body)))
 	}
@@ -304,6 +315,18 @@ func TestPlan(t *testing.T) {
 		"pinned, edited":            {fromHistory(pinned.ownedBy(theirs).wrote("a")), reconcile(), refilled},
 		"pinned, held":              {fromHistory(pinned.wrote("a")), reconcile(), unchanged},
 		"pinned, of somebody else":  {fromHistory(pinned.ownedBy(theirs)), reconcile(), explains},
+		"pinned, reconcile lost, other content": {
+			fromHistory(hourly.wrote("b")), content(6, "c"), writes("a", offeredToo, "Pinned", "UpdateAvailable"),
+		},
+		"pinned, reconcile lost, mismatch": {fromHistory(pinned.wrote("b")), mismatch, refilled},
+		"pinned, reconcile lost, failure": {
+			fromHistory(hourly.wrote("b")), bad6, writes("a", ill("a", "BadStatus", 6), "Pinned", "BadStatus"),
+		},
+		"pinned, reconcile refused": {
+			fromHistory(hourly.wrote("b").behind(plan.Rejected)), content(6, "c"), refused("b", "WriteFailed", 5),
+		},
+		"pinned, one too many for the history": {full, content(6, "c"), expectation{verdict: plan.Deferred}},
+		"pinned, not in the history, mismatch": {pinned.wrote("b"), mismatch, fails("b", "DigestMismatch")},
 
 		// Removed pairs.
 		"removed, ours":               {removed, reconcile(), removes},

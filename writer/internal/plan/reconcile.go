@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -156,42 +157,66 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 }
 
 // fulfilPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
-// Nobody else is asked: the digest is the proof. The entry has no URL, because the body may be of a former one: without
-// the pin, the key is fetched.
 func (b *builder) fulfilPins(i Item, d *Decision) (changed bool) {
-	if !b.object.managed() || b.object.Obstacle != NoObstacle {
-		return false
-	}
 	for _, pair := range b.object.Request.Pairs {
-		pin, entry, owner := b.object.Request.SHA256[pair.Key], b.status.Keys[pair.Key], b.owner(pair.Key)
-		_, others := b.object.Others.Keys[pair.Key]
-		held := entry.SHA256 == pin && owner.State == annotation.Ours && !entry.Failing()
-		if pin == "" || held || others || entry.Copied(b.object.UID) ||
-			!entry.Written() && b.isForeign(pair.Key, owner) {
-			continue
-		}
-		body, known := b.object.History[pin]
-		switch {
-		case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxFulfilled:
-			b.needHistory = append(b.needHistory, pin)
-			continue
-		case body == nil: // the watcher publishes a want
-			continue
-		}
-		value := valueOf(body)
-		next := status.Entry{
-			SHA256: pin, Size: int64(len(body)), FetchedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
-			Rules: b.object.Request.Rules[pair.Key].Digest(),
-		}
-		if entry.Available != pin {
-			next.Available = entry.Available
-		}
-		b.values[pair.Key] = value
-		b.set(pair.Key, next)
-		d.Events = append(d.Events, pinned(i, pair.Key, pin))
-		changed = true
+		entry := b.status.Keys[pair.Key]
+		held := entry.SHA256 == b.object.Request.SHA256[pair.Key] && b.owner(pair.Key).State == annotation.Ours
+		changed = (!held || entry.Failing()) && b.fulfilPin(i, pair.Key, d) || changed
 	}
 	return changed
+}
+
+// fulfilPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
+// may be of a former one: without the pin, the key is fetched.
+func (b *builder) fulfilPin(i Item, key string, d *Decision) bool {
+	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
+	_, others := b.object.Others.Keys[key]
+	if pin == "" || others || !b.object.managed() || b.object.Obstacle != NoObstacle || entry.Copied(b.object.UID) ||
+		!entry.Written() && b.isForeign(key, b.owner(key)) {
+		return false
+	}
+	body, known := b.object.History[pin]
+	switch {
+	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxFulfilled:
+		b.needHistory = append(b.needHistory, pin)
+		return false
+	case body == nil: // the watcher publishes a want
+		return false
+	}
+	value := valueOf(body)
+	next := status.Entry{
+		SHA256: pin, Size: int64(len(body)), FetchedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
+		Rules: b.object.Request.Rules[key].Digest(),
+	}
+	if i.Fence.Newer(next.Fence) {
+		next.Fence = i.Fence
+	}
+	if entry.Available != pin {
+		next.Available = entry.Available
+	}
+	b.values[key] = value
+	b.set(key, next)
+	d.Events = append(d.Events, pinned(i, key, pin))
+	return true
+}
+
+// rollBack fulfils the pin of a key whose result does not have that body. The message that asked for it was lost or
+// refused, for example while the writer had no permission. over means that the result needs nothing else.
+func (b *builder) rollBack(i Item) (d Decision, over bool) {
+	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
+	_, known := b.object.History[pin]
+	switch {
+	case pin == "", pin == b.status.Keys[key].SHA256, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
+		return d, false
+	case !known && len(b.object.History) >= pipeline.MaxFulfilled:
+		return Decision{Verdict: Deferred}, true
+	case b.object.Obstacle != NoObstacle && b.object.History[pin] != nil:
+		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed)), true
+	case b.fulfilPin(i, key, &d):
+		d.Verdict = Written
+	}
+	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	return d, d.Verdict == Written && mismatch
 }
 
 // updateAvailable returns the Event for content that waits for the approval of the key's owner.
