@@ -227,7 +227,7 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(HELM) ## Generate Go code 
 	@deploy/tools/generate-watchers $(CONTROLLER_GEN)
 	@deploy/tools/generate-chart $(HELM)
 	@deploy/tools/generate-recipes
-	@UPDATE_METRICS=1 $(SHARED_FLAGS) go test -count=1 ./deploy/local/internal/docs -ginkgo.focus 'page about metrics'
+	@UPDATE_METRICS=1 $(SHARED_FLAGS) go test -count=1 ./deploy/local -ginkgo.focus 'page about metrics'
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -252,7 +252,7 @@ verify: lint $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(ACTIONLINT) $(HELM) $(G
 	deploy/tools/generate-watchers $(CONTROLLER_GEN) --check
 	deploy/tools/generate-chart $(HELM) --check
 	deploy/tools/generate-recipes --check
-	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local/internal/docs -ginkgo.focus 'The pages'
+	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local -ginkgo.focus 'The pages'
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'pin actions by digest, with the version in a comment' >&2; exit 1; }
 	deploy/tools/verify-modules $(MODULES)

@@ -1,4 +1,4 @@
-package docs_test
+package local_test
 
 import (
 	_ "embed"
@@ -187,7 +187,7 @@ var _ = Describe("The Dockerfile", func() {
 	})
 })
 
-const samples = "../../../samples"
+const samples = "../samples"
 
 var _ = Describe("The samples", func() {
 	var manifests []string

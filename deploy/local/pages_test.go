@@ -1,5 +1,4 @@
-// Package docs_test checks the pages: files, headings, Go symbols and commands that they mention must exist.
-package docs_test
+package local_test
 
 import (
 	"bytes"
@@ -11,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 	"testing/fstest"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,10 +23,8 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-func TestDocs(t *testing.T) { suitetest.Run(t, "Docs") }
-
 // root is the root of the repository.
-const root = "../../../.."
+const root = "../.."
 
 var _ = Describe("The pages", func() {
 	It("name only files, headings and symbols that exist", func() {
@@ -129,7 +125,7 @@ func Check(tree fs.FS) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			c.pages[name] = parse(content)
+			c.pages[name] = parsePage(content)
 		}
 	}
 	for name, p := range c.pages {
@@ -233,8 +229,8 @@ type span struct {
 // idAttribute matches an anchor in HTML.
 var idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
 
-// parse reads a Markdown file as GitHub renders it.
-func parse(source []byte) page {
+// parsePage reads a Markdown file as GitHub renders it.
+func parsePage(source []byte) page {
 	p := page{anchors: map[string]bool{}}
 	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
 		p.anchors[string(id[1])] = true

@@ -1,4 +1,4 @@
-package docs_test
+package local_test
 
 import (
 	"go/ast"
@@ -29,7 +29,7 @@ var (
 
 var _ = Describe("The page about empty keys", func() {
 	It("quotes Events in the words of the code", func() {
-		rows := eventRow.FindAllStringSubmatch(string(text("../../../docs/why-empty.md")), -1)
+		rows := eventRow.FindAllStringSubmatch(string(text("../docs/why-empty.md")), -1)
 		Expect(len(rows)).To(BeNumerically(">=", 10))
 		known := map[string]bool{}
 		for _, literal := range literals("watcher", "writer", "proto/annotation", "proto/condition") {
