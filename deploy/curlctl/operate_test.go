@@ -1,9 +1,8 @@
-package operate_test
+package curlctl_test
 
 import (
 	"context"
 	"strconv"
-	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,14 +15,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
-
-func TestOperate(t *testing.T) {
-	suitetest.Run(t, "Operate")
-}
-
-var _ = BeforeSuite(suitetest.ExpectNoLeaks)
-
-var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 
 var _ = Describe("The client of operators", func() {
 	var (
@@ -48,6 +39,7 @@ var _ = Describe("The client of operators", func() {
 			due := wanted(natstest.Numbered(i))
 			Expect(client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
 		}
+		key := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 		gone := wanted(key)
 		Expect(client.PublishTombstone(ctx, key, gone.GetWantSequence())).Error().NotTo(HaveOccurred())
 
