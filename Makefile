@@ -25,7 +25,7 @@ print-%:
 	@echo $($*)
 
 # The longest suites start first. Suites that measure or need a running installation have their own targets.
-LONGEST := $(addprefix ./deploy/e2e/,fault broker console permissions random acceptance screens watchers) \
+LONGEST := $(addprefix ./deploy/e2e/,fault broker console permissions acceptance random watchers manifests) \
            ./deploy/curlctl ./fetcher/internal/throttle ./deploy/local/controlplane ./writer
 SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
 

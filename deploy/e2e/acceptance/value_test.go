@@ -1,5 +1,5 @@
-// Package acceptance runs the built services as processes against a real API server, and checks
-// them against the promises to users.
+// Package acceptance runs the built services as processes against a real API server, and checks them against the
+// promises to users, and what all screens show of a mistake and of credentials.
 package acceptance_test
 
 import (

@@ -4,6 +4,8 @@
 // It does not use kubeconform, which needs JSON schemas. The API server already has them: a dry run with field
 // validation decodes strictly and validates more than any schema. Custom resources of KEDA and the Prometheus
 // operator are checked in the same way, with their definitions in testdata/crds.yaml.
+//
+// It also compares the dashboard, the alerts and the runbooks with the metrics. Promtool fires each alert.
 package manifests_test
 
 import (

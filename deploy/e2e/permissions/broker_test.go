@@ -1,5 +1,6 @@
 // Package permissions runs the shipped NATS configuration and compares it with its README: each identity can do
-// exactly what it needs.
+// exactly what it needs. It also checks the admission policies of the chart and the permissions of its service
+// accounts on a real API server.
 package permissions_test
 
 import (

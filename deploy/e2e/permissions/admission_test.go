@@ -1,12 +1,9 @@
-// Package admission checks the admission policies of the chart, and the permissions of its service accounts, on
-// a real API server.
-package admission_test
+package permissions_test
 
 import (
 	"context"
 	"slices"
 	"strings"
-	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -26,12 +23,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
-
-func TestAdmission(t *testing.T) { world.Run(t, "Admission") }
-
-var env *world.Environment
-
-var _ = BeforeSuite(func() { env = world.Open() })
 
 // digest is the digest of an arbitrary body.
 var digest = strings.Repeat("ab", 32)
@@ -112,8 +103,8 @@ func create(ctx context.Context, namespace string, cm *corev1.ConfigMap) *corev1
 	return created
 }
 
-// read returns the current object.
-func read(ctx context.Context, cm *corev1.ConfigMap) *corev1.ConfigMap {
+// current returns the current object.
+func current(ctx context.Context, cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
 	return suitetest.Must(env.Cluster.Client.CoreV1().ConfigMaps(cm.Namespace).Get(ctx, cm.Name, metav1.GetOptions{}))
 }

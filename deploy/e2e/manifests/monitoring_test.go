@@ -1,5 +1,4 @@
-// Package monitoring compares the dashboard, the alerts and the runbooks with the metrics. Promtool fires each alert.
-package monitoring_test
+package manifests_test
 
 import (
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -21,8 +19,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
-
-func TestMonitoring(t *testing.T) { suitetest.Run(t, "Dashboard, alerts and runbooks") }
 
 // Files of the project, relative to this folder.
 const (

@@ -1,4 +1,4 @@
-package screens_test
+package acceptance_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package admission_test
+package permissions_test
 
 import (
 	"context"
@@ -100,7 +100,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 	) {
 		created := create(ctx, namespace, asking(traits...))
 		Expect(patch(ctx, account, created, body)).To(beForbidden(said))
-		Expect(read(ctx, created).ResourceVersion).To(Equal(created.ResourceVersion))
+		Expect(current(ctx, created).ResourceVersion).To(Equal(created.ResourceVersion))
 	},
 		Entry("change another key", `{"data":{"theirs":"new"}}`, notAsked),
 		Entry("add another key", `{"data":{"new":"new"}}`, notAsked),
@@ -179,7 +179,7 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		own := `{"manager":"` + annotation.FieldManager +
 			`","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:mine":{}}}}`
 		Expect(patch(ctx, account, cm, `{"metadata":{"managedFields":[`+own+`]}}`)).To(Succeed())
-		now := read(ctx, cm)
+		now := current(ctx, cm)
 		Expect(now.ManagedFields).To(HaveExactElements(HaveField("Manager", annotation.FieldManager)))
 		Expect(now.Data).To(Equal(cm.Data))
 		Expect(now.BinaryData).To(Equal(cm.BinaryData))

@@ -1,4 +1,4 @@
-package admission_test
+package permissions_test
 
 import (
 	"fmt"

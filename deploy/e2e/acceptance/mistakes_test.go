@@ -1,6 +1,4 @@
-// Package screens checks what commands, Events, annotations, the console, logs and traces show of a mistake and of
-// credentials.
-package screens_test
+package acceptance_test
 
 import (
 	"cmp"
@@ -15,7 +13,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,12 +27,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
-
-func TestScreens(t *testing.T) { world.Run(t, "Screens") }
-
-var env *world.Environment
-
-var _ = BeforeSuite(func() { env = world.Open() })
 
 // mistake is a user error, and the text that every screen shows about it.
 type mistake struct {
