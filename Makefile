@@ -127,7 +127,7 @@ REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | w
 # The suites run without the race detector. It would slow down brokers and measurements, but not see the
 # programs, which run as processes. The simulations of package throttle and the long histories of curlctl
 # are too large for it.
-GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
+GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 .PHONY: test
 test: test-chart build $(HELM) ## Run all tests that need no containers, 8 minutes on two cores (in the cluster of KUBECONFIG if that is set)
