@@ -135,7 +135,7 @@ func moves() []move {
 		{"curl-now", force, []string{own + `wants_published_total{cause="now"}`}},
 		{"a removed pair", drop, []string{own + "removals_published_total"}},
 		{"many removed pairs", dropMany, []string{
-			own + "held_back_removals", own + `events_emitted_total{reason="RemovalHeldBack"}`,
+			own + "stopped_removals", own + `events_emitted_total{reason="TooManyRemovals"}`,
 		}},
 		{"another publisher", overtake, []string{
 			own + "publish_conflicts_total", `workqueue_retries_total{name="watcher"}`,

@@ -13,8 +13,8 @@ const (
 	ReasonDrifted = "Drifted"
 	// ReasonContested: drift recurs, and repairs are slowed down.
 	ReasonContested = "Contested"
-	// ReasonHeldBack: a namespace removes so many keys at once that the brake stops all removals.
-	ReasonHeldBack = "RemovalHeldBack"
+	// ReasonTooManyRemovals: a namespace removes so many keys at once that the brake stops its removals.
+	ReasonTooManyRemovals = "TooManyRemovals"
 	// ReasonAdjusted: an annotation is followed within an operator's limit.
 	ReasonAdjusted = "AnnotationAdjusted"
 	// ReasonUpdateAvailable: the URL of a pinned key with an interval has other content.

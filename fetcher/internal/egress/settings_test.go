@@ -31,7 +31,7 @@ var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 const public = "93.184.216.34"
 
 // errHeld is the error with which the specs stop permitted attempts.
-var errHeld = errors.New("held back by the test")
+var errHeld = errors.New("withheld by the test")
 
 // holder records permitted attempts and stops them.
 type holder struct {

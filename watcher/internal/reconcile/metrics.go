@@ -11,13 +11,13 @@ import (
 
 // Metrics are the metrics of a Reconciler.
 type Metrics struct {
-	wants     *prometheus.CounterVec
-	removals  prometheus.Counter
-	requests  prometheus.Counter
-	heldBack  prometheus.Gauge
-	latency   prometheus.Histogram
-	conflicts prometheus.Counter
-	events    *prometheus.CounterVec
+	wants           *prometheus.CounterVec
+	removals        prometheus.Counter
+	requests        prometheus.Counter
+	stoppedRemovals prometheus.Gauge
+	latency         prometheus.Histogram
+	conflicts       prometheus.Counter
+	events          *prometheus.CounterVec
 	// overBudget counts Events that were not written at once.
 	overBudget prometheus.Counter
 	// The others are of sessions.
@@ -38,8 +38,8 @@ func NewMetrics(set, standard *metric.Set) *Metrics {
 			"Requests to the writer to bring status and keys of a ConfigMap in line with its annotations."),
 		removals: set.Counter("removals_published_total",
 			"Requests to the writer to remove a key whose pair is gone from the annotation."),
-		heldBack: set.Gauge("held_back_removals", "Keys that are no longer asked for, but stay because too many would be "+
-			"removed at once."),
+		stoppedRemovals: set.Gauge("stopped_removals",
+			"Keys that are no longer asked for, but stay because too many would be removed at once."),
 		latency: set.Histogram("publish_duration_seconds",
 			"Time from the decision to publish a want to the acknowledgement of the stream.",
 			prometheus.ExponentialBuckets(0.0005, 2, 14)),
@@ -49,7 +49,7 @@ func NewMetrics(set, standard *metric.Set) *Metrics {
 			metric.Of("reason",
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
-				pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonHeldBack, pipeline.ReasonAdjusted)),
+				pipeline.ReasonDrifted, pipeline.ReasonContested, pipeline.ReasonTooManyRemovals, pipeline.ReasonAdjusted)),
 		overBudget: set.Counter("events_over_budget_total",
 			"Events delayed, or dropped if their cause was gone, because their namespace exceeded its budget."),
 		sessions: set.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
@@ -67,5 +67,5 @@ const (
 	reconcileRequest = "reconcile"
 )
 
-// heldBackLine limits the rate of log lines about held-back removals.
-const heldBackLine = "held_back"
+// stoppedLine limits the rate of log lines about stopped removals.
+const stoppedLine = "stopped_removals"

@@ -137,7 +137,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
-	again = r.pacing.holdBack(o, &p)
+	again = r.pacing.limitRemovals(o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
 		if wait := r.pacing.coalesceWait(name); wait > 0 {
 			later, err := r.notices.emit(ctx, name)

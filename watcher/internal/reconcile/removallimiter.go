@@ -12,13 +12,13 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
 
-// MaxRemovals limits the keys that are removed in a namespace within a minute. Removals are held
-// back if they exceed both limits.
+// MaxRemovals limits the keys that are removed in a namespace within a minute. Removals are
+// stopped if they exceed both limits.
 type MaxRemovals struct {
 	// Keys is the maximum number of keys (0: no limit).
 	Keys int
 	// Percent is the maximum share of the namespace's keys. If a larger share of the namespaces
-	// exceeds it, as after a mass edit, all removals are held back.
+	// exceeds it, as after a mass edit, all removals are stopped.
 	Percent int
 }
 
@@ -27,13 +27,13 @@ const (
 	removalWindow = time.Minute
 	// countInterval is the minimum time between two counts of all objects.
 	countInterval = time.Second
-	// minSpread is the minimum number of namespaces that hold back all others.
+	// minSpread is the minimum number of namespaces that stop all others.
 	minSpread = 3
 	// ifIntended is the advice in case the removals are intended.
 	ifIntended = " or start the watcher with --max-removals=0 until they are removed"
 )
 
-// removalLimiter holds back removals if their number suggests a mistake. It counts them in the objects,
+// removalLimiter stops removals if their number suggests a mistake. It counts them in the objects,
 // so a restarted watcher decides the same.
 type removalLimiter struct {
 	// sent are the removals of the last minute, oldest first.
@@ -41,9 +41,9 @@ type removalLimiter struct {
 	// tallies are the counts by namespace, made at countedAt.
 	tallies   map[string]tally
 	countedAt time.Time
-	// all means that the removals of every namespace are held back.
+	// all means that the removals of every namespace are stopped.
 	all bool
-	// kept is the number of removals that are held back.
+	// kept is the number of stopped removals.
 	kept int
 }
 
@@ -66,10 +66,10 @@ func (t tally) overLimits(limit MaxRemovals) bool {
 	return t.due > 0 && t.removals > limit.Keys && t.exceeds(limit.Percent)
 }
 
-// holdBack drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
+// limitRemovals drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (p *pacing) holdBack(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.Duration) {
 	limit := p.config.MaxRemovals
 	if o == nil || limit.Keys == 0 {
 		return 0
@@ -93,7 +93,7 @@ func (p *pacing) holdBack(o *annotated.Object, of *plan.Plan) (again time.Durati
 		return 0
 	case !l.all:
 		of.Notices = append(of.Notices, plan.Notice{
-			Reason: pipeline.ReasonHeldBack, Occurrence: o.Namespace,
+			Reason: pipeline.ReasonTooManyRemovals, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
 		})
 	}
@@ -128,7 +128,7 @@ func (p *pacing) count(now time.Time) {
 		}
 		l.kept += t.due
 		if !before.tallies[namespace].overLimits(limit) {
-			p.lines.Line(zerolog.ErrorLevel, heldBackLine).
+			p.lines.Line(zerolog.ErrorLevel, stoppedLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
@@ -137,13 +137,13 @@ func (p *pacing) count(now time.Time) {
 	if l.all {
 		l.kept = sum.due
 	}
-	p.deps.Metrics.heldBack.Set(float64(l.kept))
+	p.deps.Metrics.stoppedRemovals.Set(float64(l.kept))
 	switch {
 	case l.all && !before.all:
 		p.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
 	case l.kept == 0 && before.kept > 0:
-		p.deps.Log.Info().Msg("no removals are held back any more")
+		p.deps.Log.Info().Msg("no removals are stopped any more")
 	}
 }
 

@@ -76,12 +76,12 @@ func markRemoved(objects []*annotated.Object) {
 	}
 }
 
-// expectRemovals checks the numbers of published and held-back removals.
-func (b *bench) expectRemovals(published, heldBack int) {
+// expectRemovals checks the numbers of published and stopped removals.
+func (b *bench) expectRemovals(published, stopped int) {
 	b.t.Helper()
 	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_removals_published_total")).
 		To(BeEquivalentTo(published))
-	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_held_back_removals")).To(BeEquivalentTo(heldBack))
+	b.Expect(suitetest.MetricValue(b.registry, "curlmethat_watcher_stopped_removals")).To(BeEquivalentTo(stopped))
 }
 
 // expectLogged expects a text once in the log.
@@ -90,7 +90,7 @@ func (b *bench) expectLogged(text string) {
 	b.Expect(strings.Count(string(b.log.Contents()), text)).To(Equal(1), text)
 }
 
-func TestTooManyRemovalsInANamespaceAreHeldBack(t *testing.T) {
+func TestTooManyRemovalsInANamespaceAreStopped(t *testing.T) {
 	t.Parallel()
 	b := newCluster(t, 100)
 	b.removePairs(b.others...)
@@ -101,7 +101,7 @@ func TestTooManyRemovalsInANamespaceAreHeldBack(t *testing.T) {
 	b.expectRemovals(0, 100)
 	b.expectLogged("--max-removals=0")
 	b.expectLogged(`"namespace":"ns-0","removals":100,"keys":100`)
-	b.Expect(b.emitted).To(And(HaveLen(len(b.others)), HaveEach(And(HaveField("Reason", "RemovalHeldBack"),
+	b.Expect(b.emitted).To(And(HaveLen(len(b.others)), HaveEach(And(HaveField("Reason", "TooManyRemovals"),
 		HaveField("Namespace", "ns-0"), HaveField("Note", ContainSubstring("namespace ns-0"))))))
 
 	t.Log("Most keys are requested again, so the others are removed.")
@@ -109,15 +109,15 @@ func TestTooManyRemovalsInANamespaceAreHeldBack(t *testing.T) {
 	b.clock.Step(time.Second)
 	b.reconcileAll(b.others)
 	b.expectRemovals(20, 0)
-	b.expectLogged("no removals are held back any more")
+	b.expectLogged("no removals are stopped any more")
 }
 
 // Neither a forged status nor many own keys affect another namespace.
 func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		owner             annotation.State
-		removed, heldBack int
+		owner            annotation.State
+		removed, stopped int
 	}{
 		"forged":           {annotation.None, 256, 0},
 		"foreign":          {annotation.Foreign, 256, 0},
@@ -140,9 +140,9 @@ func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 			b.reconcileAll(b.others[250:])
 			b.removePairs(b.others[:5]...)
 			b.reconcileAll(b.others[:5])
-			b.expectRemovals(c.removed+5, c.heldBack)
+			b.expectRemovals(c.removed+5, c.stopped)
 
-			t.Log("Held-back removals end with their object.")
+			t.Log("Stopped removals end with their object.")
 			b.others = b.others[:250]
 			b.removePairs(b.others[5:10]...)
 			b.clock.Step(time.Second)
@@ -153,7 +153,7 @@ func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 }
 
 // A tool that drops annotations removes few keys per namespace, but in every namespace.
-func TestRemovalsInTooManyNamespacesAreAllHeldBack(t *testing.T) {
+func TestRemovalsInTooManyNamespacesAreAllStopped(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 100, 20)
 	b.removePairs(b.others...)
@@ -222,7 +222,7 @@ func TestRemovalsWaitForTheNextCount(t *testing.T) {
 	b.expectRemovals(1, 99)
 }
 
-func TestOrdinaryRemovalsAreNotHeldBack(t *testing.T) {
+func TestOrdinaryRemovalsAreNotStopped(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(b *bench) (removals int){
 		"fifty keys of a small cluster": func(b *bench) int {

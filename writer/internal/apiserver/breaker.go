@@ -22,7 +22,7 @@ const (
 	// trial is how long work passes after a successful probe before the API server counts as available without a
 	// served request.
 	trial = 5 * time.Second
-	// maxHold is how long work is held back before its messages go back to the queue.
+	// maxHold is how long work waits before its messages go back to the queue.
 	maxHold = 10 * time.Second
 	// denialLifetime is how long a denial counts unless it is repeated.
 	denialLifetime = 10 * time.Minute
