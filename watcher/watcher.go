@@ -129,7 +129,7 @@ func newParts(
 	var sessions *reconcile.Runner
 	var bounded *annotated.Quota
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
-	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipRefused: true},
+	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
 			Read: reader.Read, Now: wall.Now, Count: metrics.event,
 			Notify: func(name types.NamespacedName, live bool) {

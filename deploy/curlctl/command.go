@@ -112,13 +112,13 @@ func silent(code int) error { return process.ExitError{Code: code, Silent: true}
 // withCode adds the exit code to an error.
 func withCode(ctx context.Context, err error) error {
 	var exit process.ExitError
-	var refused *operate.PermissionError
+	var denied *operate.PermissionError
 	var kubernetes *keys.Error
 	switch {
 	case err == nil, errors.As(err, &exit):
 		return err
-	case errors.As(context.Cause(ctx), &refused), errors.As(err, &refused):
-		return errorf(exitPermission, "%w", refused)
+	case errors.As(context.Cause(ctx), &denied), errors.As(err, &denied):
+		return errorf(exitPermission, "%w", denied)
 	case errors.As(err, &kubernetes) && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
 		return errorf(exitPermission, "%w", kubernetes)
 	case errors.As(err, &kubernetes) && apierrors.IsNotFound(err):

@@ -79,7 +79,7 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 		defer conn.Close()
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		ctx, end := conn.Refusals.CancelOnDenied(ctx)
+		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
 		return candidates(read(ctx, conn.Client)), silently
 	}

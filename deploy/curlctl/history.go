@@ -211,7 +211,7 @@ func rollbackCommand(o *options) *cobra.Command {
 	return pinCommand(o, "rollback", "Give a key an earlier content again",
 		"Pins a key to the digest of an earlier content. The writer takes it from the history, also\n"+
 			"while the server is down. Other content of the URL is only reported then, if the key has an\n"+
-			"interval, and refused otherwise.",
+			"interval, and rejected otherwise.",
 		func(k *versioned, p *pinning) (string, error) {
 			if p.to == "" {
 				return k.former()

@@ -84,7 +84,7 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 		}
 		defer conn.Close()
 		s.Connection = conn
-		ctx, end := conn.Refusals.CancelOnDenied(cmd.Context())
+		ctx, end := conn.Denials.CancelOnDenied(cmd.Context())
 		defer end()
 		defer s.hintUnread()
 		return withCode(ctx, do(ctx, s, args))
@@ -184,7 +184,7 @@ func (s *session) hintUnread() {
 	}
 }
 
-// noArgs refuses arguments, and suggests similar commands.
+// noArgs rejects arguments, and suggests similar commands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

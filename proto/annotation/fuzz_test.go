@@ -38,7 +38,7 @@ func FuzzParse(f *testing.F) {
 		for _, problem := range request.Problems {
 			checkText(t, problem.Text)
 		}
-		if len(request.Pairs) == 0 && !request.Refuses() || len(request.Pairs) > annotation.MaxPairs {
+		if len(request.Pairs) == 0 && !request.Skips() || len(request.Pairs) > annotation.MaxPairs {
 			t.Fatalf("%d pairs", len(request.Pairs))
 		}
 		for i, pair := range request.Pairs {

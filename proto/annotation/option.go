@@ -139,9 +139,9 @@ func expressions(options map[string]string, request *Request) error {
 	rules := map[string]rule.Set{}
 	for _, name := range []string{ExpectName, SelectName} {
 		value := options[name]
-		refuse := func(cause string) error { return errors.New("annotation " + name + cause + blocked) }
+		invalid := func(cause string) error { return errors.New("annotation " + name + cause + blocked) }
 		if len(value) > rule.MaxAnnotation {
-			return refuse(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))
+			return invalid(fmt.Sprintf(" has %d bytes, more than %d", len(value), rule.MaxAnnotation))
 		}
 		for i, line := range strings.Split(value, "\n") {
 			if strings.TrimSpace(line) == "" {
@@ -152,12 +152,12 @@ func expressions(options map[string]string, request *Request) error {
 			key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 			switch {
 			case !found || keyRule(key) != "":
-				return refuse(where + ": it does not begin with key=")
+				return invalid(where + ": it does not begin with key=")
 			case !request.Names(key) && name == SelectName:
 				request.orphan(name, where, key)
 				continue
 			case !request.Names(key): // its author relies on a check that would never happen
-				return refuse(where + ": key " + key + " is not requested")
+				return invalid(where + ": key " + key + " is not requested")
 			}
 			if slices.Contains(request.Rejected, key) { // one mistake is enough
 				continue

@@ -92,7 +92,7 @@ func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 	annotations := with(annotation.SHA256Name, "b="+digest)
 	annotations[annotation.DefaultKey] = "a=a.example.com b=ftp://b.example.com"
 	request, err := grammar(t).Parse(annotations)
-	if err != nil || len(request.Pairs) != 1 || !request.Refuses() {
+	if err != nil || len(request.Pairs) != 1 || !request.Skips() {
 		t.Errorf("got %+v, %v", request, err)
 	}
 }
@@ -471,7 +471,7 @@ func TestAnOrphanIsIgnoredWithAProblem(t *testing.T) {
 	} {
 		request, err := grammar(t).Parse(with(name, tt.value))
 		want := tt.want + " not requested, so this part has no effect; remove it, or add the pair"
-		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Refuses() {
+		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Skips() {
 			t.Errorf("%s: got %+v, %v", name, request, err)
 		}
 		if name == annotation.SelectName && request.Rules["a"].Select != "json.x" ||

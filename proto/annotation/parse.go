@@ -37,22 +37,22 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 		g.unknownNames(annotations, &request)
 		return request, nil
 	}
-	refused := request
+	unparsed := request
 
 	if err = g.pairs(&request, value); err != nil {
-		return refused, err
+		return unparsed, err
 	}
 	if request.AllowHTML, err = flag(options, AllowHTMLName); err != nil {
-		return refused, err
+		return unparsed, err
 	}
 	if err = g.refresh(options[RefreshName], &request); err != nil {
-		return refused, err
+		return unparsed, err
 	}
 	if request.SHA256, err = digests(options[SHA256Name], request); err != nil {
-		return refused, err
+		return unparsed, err
 	}
 	if err = expressions(options, &request); err != nil {
-		return refused, err
+		return unparsed, err
 	}
 	request.Now = Now(options[NowName])
 	g.ignored(annotations, value, &request)
@@ -166,7 +166,7 @@ type parser struct {
 // pair parses the pair with that number.
 func (p *parser) pair(number int, key, value string) {
 	if rule := keyRule(key); rule != "" {
-		p.refuse(number, "", rule)
+		p.skip(number, "", rule)
 		return
 	}
 	if p.count[key] > 1 {
@@ -181,7 +181,7 @@ func (p *parser) pair(number int, key, value string) {
 		wrong = ruleJoin
 	}
 	if wrong != "" {
-		p.refuse(number, key, wrong)
+		p.skip(number, key, wrong)
 		p.broken = true
 		return
 	}
@@ -194,11 +194,11 @@ func (p *parser) pair(number int, key, value string) {
 func (p *parser) repeated(number int, key string) {
 	p.seen[key]++
 	if p.seen[key] == 2 {
-		p.refuse(number, key, ruleTwice)
+		p.skip(number, key, ruleTwice)
 	}
 }
 
-func (p *parser) refuse(number int, key, rule string) {
+func (p *parser) skip(number int, key, rule string) {
 	shown := key
 	if rule == weburl.HasUser && p.broken {
 		shown = "" // it may be the part of a password after a space

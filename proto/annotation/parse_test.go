@@ -157,7 +157,7 @@ func TestParseRefuses(t *testing.T) {
 // onlyRefusal returns the number and key of the only rejected pair, and the rule that it breaks.
 func onlyRefusal(t *testing.T, request annotation.Request) string {
 	t.Helper()
-	if len(request.Problems) != 1 || !request.Problems[0].Refused || !request.Refuses() {
+	if len(request.Problems) != 1 || !request.Problems[0].Skipped || !request.Skips() {
 		t.Fatalf("not exactly one pair is rejected: %+v", request)
 	}
 	text, found := strings.CutPrefix(request.Problems[0].Text, "annotation curl-me-that, ")
@@ -265,7 +265,7 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		"b=x.example.com b=y.example.com b=z.ex": "3" + twice,
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
-		if err != nil || len(request.Problems) != 1 || !request.Refuses() {
+		if err != nil || len(request.Problems) != 1 || !request.Skips() {
 			t.Errorf("%s: got %+v, %v", bad, request, err)
 			continue
 		}
@@ -348,7 +348,7 @@ func TestOddAnnotationsDoNotAffectOthers(t *testing.T) {
 		maps.Copy(annotations, c.more)
 		request, err := grammar(t).Parse(annotations)
 		got := texts(t, request)
-		if err != nil || !slices.Equal(got, c.want) || request.Refuses() || len(request.Pairs) != 1 {
+		if err != nil || !slices.Equal(got, c.want) || request.Skips() || len(request.Pairs) != 1 {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}

@@ -62,8 +62,8 @@ type Problem struct {
 	// Text is one sentence for an Event: where, which rule, what to do. It contains no part of a
 	// URL.
 	Text string
-	// Refused reports that a pair is not followed at all.
-	Refused bool
+	// Skipped reports that a pair is not followed at all.
+	Skipped bool
 	// Expression reports that a rule or a selection is the cause.
 	Expression bool
 	// Adjusted reports that the annotation is followed within an operator's limit.
@@ -152,7 +152,7 @@ func (r *Request) reject(p Problem) {
 		r.Pairs = slices.DeleteFunc(r.Pairs, func(pair Pair) bool { return pair.Key == p.Key })
 		r.Rejected = append(r.Rejected, p.Key)
 	}
-	p.Refused = true
+	p.Skipped = true
 	r.add(p)
 }
 
@@ -163,9 +163,9 @@ func (r *Request) orphan(option, where, key string) {
 	r.add(Problem{Rule: text, Text: text})
 }
 
-// Refuses reports whether a pair is rejected.
-func (r Request) Refuses() bool {
-	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Refused })
+// Skips reports whether a pair is skipped.
+func (r Request) Skips() bool {
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Skipped })
 }
 
 // Bounded returns the request within the limits of an object whose namespace exceeds a quota (nil: none), or, if

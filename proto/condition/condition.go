@@ -204,7 +204,7 @@ func status(code int) string {
 	return text
 }
 
-// credential says which credential a server refused.
+// credential says which credential a server rejected.
 func credential(f *v1.Failure) string {
 	if source(f) == "" {
 		return ""
@@ -217,7 +217,7 @@ func blocked(f *v1.Failure) string {
 	if f.GetStatusCode() != 403 || f.GetDetail() != v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL {
 		return ""
 	}
-	return ", or the server refuses the User-Agent, which a header entry can change"
+	return ", or the server rejects the User-Agent, which a header entry can change"
 }
 
 // sources matches the valid sources of a credential, because a fetcher may be compromised.
@@ -249,13 +249,13 @@ func KeyExists(key string) string {
 		"remove it from the ConfigMap, or choose another key"
 }
 
-// Contested says that a field manager keeps another value in a key than the URL's.
+// Contested says that another field manager has changed a key.
 func Contested(key, manager string) string {
 	by := "somebody else"
 	if manager != "" {
 		by = "field manager " + manager
 	}
-	return "key " + key + " keeps being changed by " + by + "; remove the key from its manifest"
+	return "key " + key + " was changed by " + by + "; remove the key from its manifest"
 }
 
 // KeyOfOther is the sentence about a key that another installation keeps in sync.
@@ -356,7 +356,7 @@ var details = map[v1.FailureDetail]string{
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      "it was issued for another host name",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      "it has expired or is not yet valid",
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   "it is not valid",
-	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server refused it or does not speak TLS",
+	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server rejected it or does not speak TLS",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "too many redirects",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "a redirect from https to http",
 	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION: "" +

@@ -75,7 +75,7 @@ func TestSentences(t *testing.T) {
 			"use a URL without that redirect, or ask the operator": {
 			Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Redirects: 2,
 		},
-		"TLS handshake with example.com failed: the server refused it or does not speak TLS": {
+		"TLS handshake with example.com failed: the server rejected it or does not speak TLS": {
 			Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE, Redirects: 2,
 		},
 		"example.com responded with 401; no credential is configured for this URL and namespace": {

@@ -44,8 +44,8 @@ func States() []State {
 	return []State{Failing, Refused, Contested, Stale, Pending, HeldBack, OK, Ignored}
 }
 
-// Reasons of Pending, Stale and OK. A drifted key is pending, too. Failing, Refused and Contested have the reasons of
-// Events.
+// Reasons of Pending, Stale and OK. Failing, Refused and Contested have the reasons of Events, and so has a pending key
+// that was removed (Drifted).
 const (
 	// Unpublished: the watcher has not published the want yet.
 	Unpublished = "Unpublished"
@@ -69,7 +69,7 @@ const (
 func Reasons() []string {
 	return []string{
 		Unpublished, Backlog, Parked, NotWritten, Retry, Overdue, Outdated, NotRead, pipeline.ReasonDrifted,
-		pipeline.ReasonContested, pipeline.ReasonUpdateAvailable,
+		pipeline.ReasonUpdateAvailable,
 	}
 }
 
@@ -244,7 +244,7 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 		return c
 	case e.Written() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
 		return Condition{
-			State: Contested, Reason: pipeline.ReasonContested, Message: condition.Contested(a.Key, o.Owner.Manager()),
+			State: Contested, Reason: pipeline.ReasonDrifted, Message: condition.Contested(a.Key, o.Owner.Manager()),
 		}
 	case value != Drifted && e.Available != "" && a.SHA256 != "" && a.SHA256 != e.Available:
 		return Condition{

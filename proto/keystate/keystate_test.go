@@ -118,7 +118,7 @@ func TestConditionOfAKey(t *testing.T) {
 		"webhook; ask the operator, the log of the writer says which"
 	const exists = "key k already exists and is not managed by curl-me-that; " +
 		"remove it from the ConfigMap, or choose another key"
-	const contested = "key k keeps being changed by field manager kubectl; remove the key from its manifest"
+	const contested = "key k was changed by field manager kubectl; remove the key from its manifest"
 
 	taken := func(due *v1.Due, newest string) *keystate.Streams {
 		return &keystate.Streams{
@@ -188,8 +188,8 @@ func TestConditionOfAKey(t *testing.T) {
 		{"a newer body is fetched again", audited, written, ours, keystate.Refused, "WriteFailed", refused},
 		{"fetched again, never written", audited, status.Entry{}, no, keystate.Refused, "WriteFailed", refused},
 		{"the timer was stale", stale, written, ours, keystate.Stale, keystate.Outdated, ""},
-		{"another manager changed it", good, written, kubectl, keystate.Contested, "Contested", contested},
-		{"the same, streams not read", nil, written, kubectl, keystate.Contested, "Contested", contested},
+		{"another manager changed it", good, written, kubectl, keystate.Contested, "Drifted", contested},
+		{"the same, streams not read", nil, written, kubectl, keystate.Contested, "Drifted", contested},
 		{
 			"another manager wrote the same value", good,
 			with(func(e *status.Entry) { e.Drift = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",

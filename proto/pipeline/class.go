@@ -11,8 +11,8 @@ import (
 const (
 	// ReasonDrifted: a key that we wrote was changed or removed.
 	ReasonDrifted = "Drifted"
-	// ReasonContested: drift recurs, and repairs are slowed down.
-	ReasonContested = "Contested"
+	// ReasonRepairBackOff: drift recurs, and repairs are slowed down.
+	ReasonRepairBackOff = "RepairBackOff"
 	// ReasonTooManyRemovals: a namespace removes so many keys at once that the brake stops its removals.
 	ReasonTooManyRemovals = "TooManyRemovals"
 	// ReasonAdjusted: an annotation is followed within an operator's limit.

@@ -71,7 +71,7 @@ type Topology struct {
 	// HistoryBytes is the maximum size of the history; 0 creates none, and an existing larger one stays as it is. The
 	// oldest bodies are removed first.
 	HistoryBytes int64
-	// WithoutHistory is called with the reason if the server refuses the history, for example because its disk is too
+	// WithoutHistory is called with the reason if the server rejects the history, for example because its disk is too
 	// small. That is no error, because the history is not needed to fill keys. Nil ignores it.
 	WithoutHistory func(error)
 	// KeepExisting creates only missing streams, for an identity that may not change streams.

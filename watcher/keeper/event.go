@@ -95,7 +95,7 @@ func (k *keeper) limit(ctx context.Context, in *plan.Input, m *memory) time.Dura
 	}
 	wait := m.repairs.Wait(k.clock.Now())
 	if wait > 0 && !m.repairs.Reported {
-		err := k.record(ctx, event(in.Plan, pipeline.ReasonContested, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
+		err := k.record(ctx, event(in.Plan, pipeline.ReasonRepairBackOff, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
 			" keeps being changed"+cmp.Or(by(in), " by somebody else")+"; it is repaired at growing intervals",
 			fmt.Sprint(in.Plan.Generation)))
 		if m.repairs.Reported = err == nil; err != nil {

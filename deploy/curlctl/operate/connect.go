@@ -50,8 +50,8 @@ type Connection struct {
 	Client    *Client
 	// Where is the URL of the server, without credentials.
 	Where string
-	// Refusals has the permission violations on the connection.
-	Refusals *Refusals
+	// Denials has the permission violations on the connection.
+	Denials *Denials
 }
 
 // Names of files in the directory of the kubeconfig, by which curlctl finds the NATS of the demo and of docker compose:
@@ -69,12 +69,12 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 	if err := o.Files.Validate(); err != nil {
 		return nil, err
 	}
-	refusals := new(Refusals)
-	nc, settings, err := o.connect(o.contextFile(cluster), refusals)
+	denials := new(Denials)
+	nc, settings, err := o.connect(o.contextFile(cluster), denials)
 	where := ""
 	if err != nil && o.from() == "" && errors.Is(err, nats.ErrNoServers) {
 		var forwarded error
-		if nc, where, forwarded = o.forward(ctx, cluster, refusals); forwarded == nil {
+		if nc, where, forwarded = o.forward(ctx, cluster, denials); forwarded == nil {
 			err = nil
 		} else {
 			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), forwarded)
@@ -89,7 +89,7 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Connection{
-		Conn: nc, JetStream: js, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Refusals: refusals,
+		Conn: nc, JetStream: js, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
 	}, nil
 }
 
@@ -114,7 +114,7 @@ func (o *Options) contextFile(cluster kube.Options) string {
 }
 
 // forward connects to the NATS of the chart.
-func (o *Options) forward(ctx context.Context, cluster kube.Options, refusals *Refusals) (*nats.Conn, string, error) {
+func (o *Options) forward(ctx context.Context, cluster kube.Options, denials *Denials) (*nats.Conn, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
 	found, err := findInCluster(ctx, cluster)
@@ -125,7 +125,7 @@ func (o *Options) forward(ctx context.Context, cluster kube.Options, refusals *R
 	if err != nil {
 		return nil, "", err
 	}
-	options = append(o.options(refusals), options...)
+	options = append(o.options(denials), options...)
 	nc, err := nats.Connect("nats://"+found.service.Name+":4222", options...)
 	return nc, found.where(), err
 }
@@ -145,7 +145,7 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 	return jetstream.New(nc, timeout)
 }
 
-func (o *Options) options(refusals *Refusals) []nats.Option {
+func (o *Options) options(denials *Denials) []nats.Option {
 	return append([]nats.Option{
 		nats.Name("curlctl"),
 		nats.Timeout(connectTimeout),
@@ -157,15 +157,15 @@ func (o *Options) options(refusals *Refusals) []nats.Option {
 			return nil
 		},
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if e := refusal(err); e != nil {
-				refusals.add(e)
+			if e := denial(err); e != nil {
+				denials.add(e)
 			}
 		}),
 	}, o.Files.Options()...)
 }
 
-func (o *Options) connect(contextName string, refusals *Refusals) (*nats.Conn, natscontext.Settings, error) {
-	opts := o.options(refusals)
+func (o *Options) connect(contextName string, denials *Denials) (*nats.Conn, natscontext.Settings, error) {
+	opts := o.options(denials)
 	if o.URL != "" && o.Context == "" {
 		nc, err := nats.Connect(o.URL, opts...)
 		return nc, natscontext.Settings{}, err
@@ -225,14 +225,14 @@ func plain(err error) error {
 	return err
 }
 
-// Refusals notes the permission violations on a connection. The zero value is ready.
-type Refusals struct {
+// Denials notes the permission violations on a connection. The zero value is ready.
+type Denials struct {
 	mu      sync.Mutex
 	last    *PermissionError
 	waiting map[context.Context]context.CancelCauseFunc
 }
 
-func (r *Refusals) add(e *PermissionError) {
+func (r *Denials) add(e *PermissionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last = e
@@ -243,7 +243,7 @@ func (r *Refusals) add(e *PermissionError) {
 
 // CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause. Without
 // it, the denied request would wait until its timeout.
-func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
+func (r *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +260,7 @@ func (r *Refusals) CancelOnDenied(ctx context.Context) (context.Context, context
 }
 
 // Since returns the last violation, or nil if it was before a time.
-func (r *Refusals) Since(at time.Time) *PermissionError {
+func (r *Denials) Since(at time.Time) *PermissionError {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.last == nil || r.last.at.Before(at) {
@@ -290,24 +290,24 @@ func (e *PermissionError) Error() string {
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// refusal parses a permission violation. It returns nil for other errors, and for the optional request of User.
-func refusal(err error) *PermissionError {
+// busy parses a permission violation. It returns nil for other errors, and for the optional request of User.
+func denial(err error) *PermissionError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
-	refused := &PermissionError{
+	denied := &PermissionError{
 		Operation: "do this:", Subject: "the server did not name the subject", at: time.Now(),
 	}
 	if match := violation.FindStringSubmatch(err.Error()); match != nil {
-		refused.Operation, refused.Subject = "publish to", match[2]
+		denied.Operation, denied.Subject = "publish to", match[2]
 		if strings.EqualFold(match[1], "subscription") {
-			refused.Operation = "subscribe to"
+			denied.Operation = "subscribe to"
 		}
 	}
-	if refused.Subject == userInfo {
+	if denied.Subject == userInfo {
 		return nil
 	}
-	return refused
+	return denied
 }
 
 // userInfo is the subject on which the server reports the user of a connection.

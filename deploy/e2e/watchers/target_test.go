@@ -104,9 +104,9 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		w.eventuallyHasEvents(ctx, "Drifted", 3)
 		for _, text := range []string{"by hand", "once more"} {
 			h.Named("fight-config").Put(ctx, "a", text)
-			w.eventuallyHasEvents(ctx, "Contested", 1)
+			w.eventuallyHasEvents(ctx, "RepairBackOff", 1)
 		}
-		Expect(w.events(ctx, "Contested")[0].Note).
+		Expect(w.events(ctx, "RepairBackOff")[0].Note).
 			To(Equal("ConfigMap fight-config keeps being changed by kubectl-edit; it is repaired at growing intervals"))
 		Expect(value()).To(Equal("once more"))
 		Expect(w.events(ctx, "Drifted")).To(HaveLen(3))

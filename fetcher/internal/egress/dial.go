@@ -19,7 +19,7 @@ const maxAttempts = 16
 type dialling struct {
 	resolver *net.Resolver
 	timeout  time.Duration
-	refuse   func(network, address string) error
+	deny     func(network, address string) error
 }
 
 // DialContext connects to addr ("host:port", the host as written in a URL) and checks every address
@@ -109,8 +109,8 @@ func (c *dialCheck) control(network, address string, _ syscall.RawConn) error {
 		return errors.New("host has too many addresses")
 	}
 	c.permitted++
-	if c.policy.dialling.refuse != nil {
-		return c.policy.dialling.refuse(network, address)
+	if c.policy.dialling.deny != nil {
+		return c.policy.dialling.deny(network, address)
 	}
 	return nil
 }

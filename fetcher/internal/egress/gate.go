@@ -20,8 +20,8 @@ type Deps struct {
 	DialTimeout time.Duration
 	// Resolver has the name servers to ask in its Dial. Nil means the name servers of resolv.conf.
 	Resolver *net.Resolver
-	// Refuse can deny a permitted attempt just before it connects.
-	Refuse func(network, address string) error
+	// Deny can deny a permitted attempt just before it connects.
+	Deny func(network, address string) error
 }
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
@@ -35,7 +35,7 @@ type Gate struct {
 // New validates the configuration of the flags and the file.
 func New(cfg Config, deps Deps) (*Gate, error) {
 	g := &Gate{base: cfg, dialling: dialling{
-		resolver: abortingResolver(deps.Resolver), timeout: cmp.Or(deps.DialTimeout, DefaultDialTimeout), refuse: deps.Refuse,
+		resolver: abortingResolver(deps.Resolver), timeout: cmp.Or(deps.DialTimeout, DefaultDialTimeout), deny: deps.Deny,
 	}}
 	var err error
 	if deps.File != "" {

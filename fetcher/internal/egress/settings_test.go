@@ -39,7 +39,7 @@ type holder struct {
 	seen []string
 }
 
-func (h *holder) refuse(network, address string) error {
+func (h *holder) deny(network, address string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.seen = append(h.seen, network+" "+address)
@@ -56,7 +56,7 @@ func (h *holder) attempts() []string {
 func newGate(cfg egress.Config, names *suitetest.DNS) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
-	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Refuse: held.refuse})), held
+	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Deny: held.deny})), held
 }
 
 // attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the

@@ -18,10 +18,10 @@ func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason strin
 	p := g.For(namespace)
 	t, addrs, err := p.resolve(ctx, u)
 	permitted := 0
-	var refused error
+	var denial error
 	for _, addr := range addrs {
 		if err := p.address(t, addr); err != nil {
-			refused = err
+			denial = err
 			continue
 		}
 		permitted++
@@ -34,7 +34,7 @@ func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason strin
 	case len(addrs) == 0:
 		return "the name is permitted, and the egress proxy resolves it and checks its addresses", nil
 	case permitted == 0:
-		return refused.Error(), refused
+		return denial.Error(), denial
 	case permitted < len(addrs):
 		return fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped",
 			permitted, len(addrs), t.name), nil

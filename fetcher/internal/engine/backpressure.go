@@ -20,19 +20,19 @@ type backpressure struct {
 	log zerolog.Logger
 
 	mu sync.Mutex
-	// refusedAt is the time of the last refusal by stream.
-	refusedAt map[string]time.Time
+	// rejectedAt is the time of the last rejection by stream.
+	rejectedAt map[string]time.Time
 }
 
 func newBackpressure(log zerolog.Logger) *backpressure {
-	return &backpressure{log: log, refusedAt: map[string]time.Time{}}
+	return &backpressure{log: log, rejectedAt: map[string]time.Time{}}
 }
 
-func (b *backpressure) refused(stream string, err error, now time.Time) {
+func (b *backpressure) rejected(stream string, err error, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, known := b.refusedAt[stream]
-	b.refusedAt[stream] = now
+	_, known := b.rejectedAt[stream]
+	b.rejectedAt[stream] = now
 	if known {
 		return
 	}
@@ -48,19 +48,19 @@ func (b *backpressure) refused(stream string, err error, now time.Time) {
 	b.log.Warn().Err(err).Str("stream", stream).Msg(text)
 }
 
-// refusedSince reports whether a stream has refused a message since a time.
-func (b *backpressure) refusedSince(stream string, since time.Time) bool {
+// rejectedSince reports whether a stream has rejected a message since a time.
+func (b *backpressure) rejectedSince(stream string, since time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at, ok := b.refusedAt[stream]
+	at, ok := b.rejectedAt[stream]
 	return ok && at.After(since)
 }
 
 func (b *backpressure) accepted(stream string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, ok := b.refusedAt[stream]; ok && now.Sub(at) >= relief {
-		delete(b.refusedAt, stream)
+	if at, ok := b.rejectedAt[stream]; ok && now.Sub(at) >= relief {
+		delete(b.rejectedAt, stream)
 		b.log.Info().Str("stream", stream).Msg("the broker takes messages again")
 	}
 }

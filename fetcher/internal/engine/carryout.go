@@ -30,8 +30,8 @@ const (
 )
 
 var (
-	// errRefused means that the broker will never accept the outcome.
-	errRefused = errors.New("broker refuses the message")
+	// errRejected means that the broker will never accept the outcome.
+	errRejected = errors.New("broker rejects the message")
 	// errDraining means that the process drained before the broker responded.
 	errDraining = errors.New("process is draining")
 )
@@ -65,10 +65,10 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return step{outcome: superseded}
-	case errors.Is(err, errRefused) && isContent:
+	case errors.Is(err, errRejected) && isContent:
 		return e.react(ctx, a, event{failed: tooLarge()})
-	case errors.Is(err, errRefused):
-		f := unhandled("broker refuses the outcome of the message", err)
+	case errors.Is(err, errRejected):
+		f := unhandled("broker rejects the outcome of the message", err)
 		if a.claimed && s.outcome != gaveUp { // nothing else stores its dead letter
 			return e.react(ctx, a, event{failed: &f})
 		}
@@ -83,7 +83,7 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
 }
 
 // setTimer sets the timer of a step and returns its sequence. If the key needs none, it cancels the
-// claim, or checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRefused
+// claim, or checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRejected
 // or errDraining.
 func (e *Engine) setTimer(ctx context.Context, a *attempt, s step) (sequence uint64, err error) {
 	switch {
@@ -131,7 +131,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}
-	if e.backpressure.refusedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
+	if e.backpressure.rejectedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
 		return false
 	}
 	d.Traceparent = pipeline.Traceparent(a.span.SpanContext())
@@ -139,7 +139,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
 	if err := e.deps.Client.PublishDeadLetter(ctx, a.key, d, id); err != nil {
-		e.backpressure.refused(pipeline.Failures, err, e.deps.Clock.Now())
+		e.backpressure.rejected(pipeline.Failures, err, e.deps.Clock.Now())
 		e.deps.Metrics.observePushback(err)
 		return false
 	}
@@ -193,9 +193,9 @@ func (e *Engine) untilAccepted(ctx context.Context, stream string, call func(con
 			e.backpressure.accepted(stream, e.deps.Clock.Now())
 			return err
 		case errors.Is(err, pipeline.ErrTooLarge):
-			return fmt.Errorf("%w: %w", errRefused, err)
+			return fmt.Errorf("%w: %w", errRejected, err)
 		}
-		e.backpressure.refused(stream, err, e.deps.Clock.Now())
+		e.backpressure.rejected(stream, err, e.deps.Clock.Now())
 		e.deps.Metrics.observePushback(err)
 		if err := e.pause(pause); err != nil {
 			return err

@@ -73,7 +73,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
 		deadLettersDropped: set.Counter("dead_letters_dropped_total",
-			"Dead letters dropped because their namespace exceeded its budget or the stream refused them."),
+			"Dead letters dropped because their namespace exceeded its budget or the stream rejected them."),
 		denials: set.Counters("denials_total", "GETs denied by the egress policy, by rule.",
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),

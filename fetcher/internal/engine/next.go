@@ -86,7 +86,7 @@ type step struct {
 	waits *blocked
 	cause throttle.Cause
 	// dropped reports that there is no dead letter, because of the budget or because the stream
-	// refused it.
+	// rejected it.
 	dropped bool
 }
 
@@ -376,7 +376,7 @@ func poisoned() *failure {
 	}
 }
 
-// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker refuses.
+// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker rejects.
 func unhandled(text string, why error) failure {
 	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
 }

@@ -36,10 +36,10 @@ func decode(ctx context.Context, body []byte, layers int, limit int64) (_ []byte
 // maxLayers is the maximum number of times that a body may be compressed.
 const maxLayers = 3
 
-// refusedCodings are the codings of a body that are not decoded. Besides the registered ones (RFC 9110
+// unsupportedCodings are the codings of a body that are not decoded. Besides the registered ones (RFC 9110
 // section 18.6), these are common names of compressions. Servers also name character sets, file types
 // and "none", which change nothing.
-const refusedCodings = " aes128gcm br brotli bzip bzip2 compress dcb dcz deflate exi lz4 lzma lzw pack200-gzip sdch " +
+const unsupportedCodings = " aes128gcm br brotli bzip bzip2 compress dcb dcz deflate exi lz4 lzma lzw pack200-gzip sdch " +
 	"snappy xz zlib zstd zstandard "
 
 // gzipLayers returns how often a body is compressed by gzip.
@@ -50,7 +50,7 @@ func gzipLayers(h http.Header) (layers int, _ error) {
 		switch {
 		case coding == "gzip":
 			layers++
-		case strings.Contains(refusedCodings, " "+coding+" "):
+		case strings.Contains(unsupportedCodings, " "+coding+" "):
 			return 0, errCoding
 		}
 	}

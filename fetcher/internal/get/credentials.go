@@ -68,8 +68,8 @@ func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, 
 }
 
 // replace returns other credentials after a 401, if there are any.
-func (c *Client) replace(ctx context.Context, refused credentials) (credentials, bool) {
-	e, token := refused.entry, ""
+func (c *Client) replace(ctx context.Context, rejected credentials) (credentials, bool) {
+	e, token := rejected.entry, ""
 	switch {
 	case e == nil:
 	case e.bearer != nil:
@@ -77,15 +77,15 @@ func (c *Client) replace(ctx context.Context, refused credentials) (credentials,
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error
-		if token, err = e.tokens.Replace(ctx, c, refused.token); err != nil {
-			return refused, false
+		if token, err = e.tokens.Replace(ctx, c, rejected.token); err != nil {
+			return rejected, false
 		}
 	}
-	if token == "" || token == refused.token {
-		return refused, false
+	if token == "" || token == rejected.token {
+		return rejected, false
 	}
-	refused.token = token
-	return refused, true
+	rejected.token = token
+	return rejected, true
 }
 
 func noToken(e *headerEntry, cause error) *Error {
@@ -95,7 +95,7 @@ func noToken(e *headerEntry, cause error) *Error {
 	}
 }
 
-// explain adds the refused credential to an error, or its absence if that is a likely cause.
+// explain adds the rejected credential to an error, or its absence if that is a likely cause.
 func (c credentials) explain(e *Error, likely bool) *Error {
 	if c.sends() {
 		e.Credential = c.entry.Source

@@ -41,7 +41,7 @@ type Error struct {
 	// MaxSnippet bytes.
 	// It is for dead letters only, never for Events or logs.
 	Snippet []byte
-	// Credential is the source of a credential that a server refused or that is missing: an entry, a
+	// Credential is the source of a credential that a server rejected or that is missing: an entry, a
 	// Secret, or the host of a token URL. It is never a credential.
 	Credential string
 	// Settings identifies the settings that may end the failure, see Client.Changed (empty: none).

@@ -99,7 +99,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 			response, next, err = x.ask(ctx, u, secrets)
 		}
 	}
-	if refused := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; refused && !x.redirected {
+	if denied := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; denied && !x.redirected {
 		pausing := x.status == http.StatusForbidden && x.retryAfter > 0
 		return response, next, secrets.explain(x.errStatus(), !pausing)
 	}
@@ -107,7 +107,7 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 }
 
 // ask makes a hop, and repeats it without conditions if the response is about another body, or if the
-// server may refuse the conditions. In the second case the URL gets none from then on.
+// server may reject the conditions. In the second case the URL gets none from then on.
 func (x *exchange) ask(ctx context.Context, u *url.URL, secrets credentials) (Response, *url.URL, error) {
 	conditional := x.conditional(u)
 	response, next, err := x.hop(ctx, u, secrets)
@@ -116,7 +116,7 @@ func (x *exchange) ask(ctx context.Context, u *url.URL, secrets credentials) (Re
 		return response, next, err
 	case x.status == http.StatusNotModified:
 		x.request.Validators = Validators{}
-	case refusesCondition(x.status) && x.retryAfter == 0:
+	case rejectsCondition(x.status) && x.retryAfter == 0:
 		x.request.Validators = Validators{From: x.request.From}
 	default:
 		return response, next, err
@@ -155,7 +155,7 @@ func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ 
 		next, err := x.redirect(u, answer)
 		return Response{}, next, err
 	}
-	x.refused(answer, cancel)
+	x.badStatus(answer, cancel)
 	return Response{}, nil, x.errStatus()
 }
 

@@ -33,7 +33,7 @@ type stopwatch struct {
 
 	// responded reports whether a byte of a response was received.
 	responded bool
-	// asked is the detail of a refusal after the server asked for a client certificate.
+	// asked is the detail of a rejection after the server asked for a client certificate.
 	asked v1.FailureDetail
 	wire  *wire
 

@@ -40,8 +40,8 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	}, nil
 }
 
-// refused records the data of a response with a bad status.
-func (x *exchange) refused(answer *http.Response, cancel context.CancelFunc) {
+// rejected records the data of a response with a bad status.
+func (x *exchange) badStatus(answer *http.Response, cancel context.CancelFunc) {
 	x.decided = true
 	x.status = answer.StatusCode
 	x.retryAfter = retryAfter(answer.Header, x.client.deps.Now())

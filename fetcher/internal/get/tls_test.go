@@ -166,9 +166,9 @@ var _ = Describe("TLS", func() {
 		Entry("common name only", func() { server.Certificates[0] = ca.issue("", later()) }, nil,
 			trust+"it has only a common name; have one issued with the host as a subject alternative name"),
 		Entry("1.0 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS10, tls.VersionTLS10 }, nil,
-			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
+			"TLS handshake with data.example.com failed: the server rejected it or does not speak TLS"),
 		Entry("1.1 only", func() { server.MinVersion, server.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }, nil,
-			"TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
+			"TLS handshake with data.example.com failed: the server rejected it or does not speak TLS"),
 		Entry("client certificate required by TLS 1.2", func() {
 			server.ClientAuth, server.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 		}, nil, certificate),
@@ -184,7 +184,7 @@ var _ = Describe("TLS", func() {
 				"(https:// is assumed where no scheme is written)"),
 		Entry("closed during the handshake", nil, func(_ context.Context, conn net.Conn) {
 			_, _ = io.ReadFull(conn, make([]byte, 5))
-		}, "TLS handshake with data.example.com failed: the server refused it or does not speak TLS"),
+		}, "TLS handshake with data.example.com failed: the server rejected it or does not speak TLS"),
 	)
 
 	DescribeTable("says that the server asked for a client certificate before it refused the request", func(

@@ -96,13 +96,13 @@ func (t *tokens) Token(ctx context.Context, c *Client) (string, error) {
 	return wait(ctx, renewed)
 }
 
-// Replace returns another token after a server refused one with a 401, or the same one if that is too
+// Replace returns another token after a server rejected one with a 401, or the same one if that is too
 // new to be renewed.
-func (t *tokens) Replace(ctx context.Context, c *Client, refused string) (string, error) {
+func (t *tokens) Replace(ctx context.Context, c *Client, rejected string) (string, error) {
 	t.mu.Lock()
 	value, obtained := t.value, t.obtained
 	t.mu.Unlock()
-	if value != refused || c.deps.Now().Sub(obtained) < renewAfter {
+	if value != rejected || c.deps.Now().Sub(obtained) < renewAfter {
 		return value, nil
 	}
 	return wait(ctx, t.renew(ctx, c))

@@ -11,7 +11,7 @@ import (
 )
 
 // Validators make a GET conditional (RFC 9110 section 13). They are sent only to the URL that gave
-// them. If only From is set, that URL has refused a conditional GET and never gets another one.
+// them. If only From is set, that URL has rejected a conditional GET and never gets another one.
 type Validators struct {
 	// From is a digest of the URL that answered, after redirects; empty means none.
 	From string
@@ -62,7 +62,7 @@ func identity(u *url.URL) string {
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(u *url.URL, h http.Header) Validators {
 	v := Validators{From: identity(u)}
-	if x.request.Validators == v { // it refuses conditional GETs
+	if x.request.Validators == v { // it rejects conditional GETs
 		return v
 	}
 	v.ETag, v.LastModified = validETag(only(h, "ETag")), validDate(only(h, "Last-Modified"))
@@ -108,9 +108,9 @@ func only(h http.Header, name string) string {
 	return h.Get(name)
 }
 
-// refusesCondition reports whether the conditions of a GET may be the reason for its status. The
+// rejectsCondition reports whether the conditions of a GET may be the reason for its status. The
 // other statuses have reasons of their own, or another attempt follows without conditions.
-func refusesCondition(status int) bool {
+func rejectsCondition(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -366,7 +366,7 @@ var _ = Describe("the sentence about a response", func() {
 		},
 		Entry(nil, "401 No", "data.example.com responded with 401; no credential is configured for this URL and namespace"),
 		Entry(nil, "403 No", "data.example.com responded with 403; no credential is configured for this URL and namespace, "+
-			"or the server refuses the User-Agent, which a header entry can change"),
+			"or the server rejects the User-Agent, which a header entry can change"),
 		Entry(nil, "403 Limit\r\nRetry-After: 20",
 			"data.example.com limits the rate of requests: it responded with 403 and Retry-After"),
 		Entry(nil, "202 Wait\r\nRetry-After: 20",

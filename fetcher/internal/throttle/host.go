@@ -13,9 +13,9 @@ type host struct {
 	// lastTaken is when the last slot was taken, and mean the moving average of the duration of GETs.
 	lastTaken time.Time
 	mean      time.Duration
-	// refusals counts the refusals in a row, without those of concurrent GETs.
-	refusals    uint
-	lastRefused time.Time
+	// pauses counts the requested pauses in a row, without those of concurrent GETs.
+	pauses     uint
+	lastPaused time.Time
 	// pausedUntil is the end of the pause for all namespaces.
 	pausedUntil time.Time
 }
@@ -34,7 +34,7 @@ type tenant struct {
 	// queue has the waiting keys, and waiting counts the requests that wait in memory.
 	queue   []*Waiter
 	waiting int
-	// pausedUntil is the end of the pause after the host refused a request of this namespace.
+	// pausedUntil is the end of the pause that the host requested from this namespace.
 	pausedUntil time.Time
 }
 
@@ -76,7 +76,7 @@ func (n *tenant) forget(now time.Time) {
 			delete(t.namespaces, ns.name)
 		}
 	}
-	if len(h.tenants) == 0 && now.Sub(h.lastRefused) >= rememberFor && t.hosts[h.name] == h {
+	if len(h.tenants) == 0 && now.Sub(h.lastPaused) >= rememberFor && t.hosts[h.name] == h {
 		delete(t.hosts, h.name)
 	}
 }

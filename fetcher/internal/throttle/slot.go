@@ -3,15 +3,15 @@ package throttle
 import "time"
 
 const (
-	// firstPause is the pause of a host after its first refusal. Each further one doubles it, at most
+	// firstPause is the pause of a host after its first request for one. Each further one doubles it, at most
 	// maxDoublings times.
 	firstPause   = time.Second
 	maxDoublings = 16
-	// maxPause is the maximum pause for the namespace whose request was refused, and maxPauseOthers
+	// maxPause is the maximum pause for the namespace of the GET, and maxPauseOthers
 	// for all others.
 	maxPause       = time.Minute
 	maxPauseOthers = 5 * time.Second
-	// rememberFor is how long the refusals of an idle host are remembered.
+	// rememberFor is how long the pauses of an idle host are remembered.
 	rememberFor = 2 * maxPause
 	// maxHosts is the number of known hosts from which pauses are ignored. With a wildcard DNS name
 	// one namespace could invent any number of hosts.
@@ -92,8 +92,8 @@ func (s *Slot) advance(to state) {
 	t.settle(s.tenant, now)
 }
 
-// Pause records that the host refused the GET and requested a pause. The caller delays the URL
-// itself. The pause of the whole host is short, doubles with each refusal, and may get longer for the
+// Pause records that the host requested a pause. The caller delays the URL
+// itself. The pause of the whole host is short, doubles with each request, and may get longer for the
 // same namespace than for others.
 func (s *Slot) Pause(requested time.Duration) {
 	n, h, now := s.tenant, s.tenant.host, time.Now()
@@ -103,11 +103,11 @@ func (s *Slot) Pause(requested time.Duration) {
 	if len(t.hosts) >= maxHosts {
 		return
 	}
-	if !s.began.Before(h.lastRefused) { // refusals of concurrent GETs count once
-		h.refusals++
+	if !s.began.Before(h.lastPaused) { // concurrent GETs count once
+		h.pauses++
 	}
-	h.lastRefused = now
-	own := min(requested, firstPause<<min(h.refusals-1, maxDoublings), maxPause)
+	h.lastPaused = now
+	own := min(requested, firstPause<<min(h.pauses-1, maxDoublings), maxPause)
 	others := min(own, maxPauseOthers)
 	n.pausedUntil, h.pausedUntil = later(n.pausedUntil, now.Add(own)), later(h.pausedUntil, now.Add(others))
 	for _, wait := range []time.Duration{own, others, rememberFor} {
@@ -120,15 +120,15 @@ func (s *Slot) Pause(requested time.Duration) {
 }
 
 // Resume records a good response, which ends the pause of the host unless the GET began before the
-// last refusal.
+// last pause.
 func (s *Slot) Resume() {
 	t, h := s.tenant.throttle, s.tenant.host
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if h.refusals == 0 || s.began.Before(h.lastRefused) {
+	if h.pauses == 0 || s.began.Before(h.lastPaused) {
 		return
 	}
-	h.refusals, h.lastRefused, h.pausedUntil = 0, time.Time{}, time.Time{}
+	h.pauses, h.lastPaused, h.pausedUntil = 0, time.Time{}, time.Time{}
 	for _, n := range h.tenants {
 		n.pausedUntil = time.Time{}
 	}

@@ -75,7 +75,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 		t.claim = average(t.claim, now.Sub(s.began))
 		s.state = claimed
 	}
-	busy := t.refusal(s, now)
+	busy := t.busy(s, now)
 	switch {
 	case busy == nil:
 		s.take(now)
@@ -117,8 +117,8 @@ func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 	return 0
 }
 
-// refusal returns the reason why a key gets no slot now, or nil.
-func (t *Throttle) refusal(s *Slot, now time.Time) *Busy {
+// busy returns the reason why a key gets no slot now, or nil.
+func (t *Throttle) busy(s *Slot, now time.Time) *Busy {
 	n, h := s.tenant, s.tenant.host
 	used, usedOfHost, ahead := n.taken, h.taken, 0
 	inOrder := s.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
@@ -156,7 +156,7 @@ func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 func (t *Throttle) settle(n *tenant, now time.Time) {
 	h := n.host
 	for _, s := range h.waiting {
-		if s.state != getting && t.refusal(s, now) == nil {
+		if s.state != getting && t.busy(s, now) == nil {
 			s.take(now)
 			close(s.granted)
 		}
@@ -200,7 +200,7 @@ func (t *Throttle) start(n *tenant, now time.Time) {
 	}
 	w := n.queue[0]
 	s := &Slot{tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
-	if t.refusal(s, now) != nil {
+	if t.busy(s, now) != nil {
 		return
 	}
 	t.drop(w)

@@ -61,7 +61,7 @@ type account struct {
 	// need is the balance at which the namespace is within its budget again (zero if it is).
 	need float64
 	mean float64 // of past uses
-	// next is when the next refused caller may try again.
+	// next is when the next caller without budget may try again.
 	next time.Time
 }
 
@@ -83,7 +83,7 @@ func (b *Budget) Take(namespace string, n int64) (s *Shortage) {
 }
 
 // Check returns the shortage if the budget is empty. It is for uses of unknown size, which Spend
-// records afterwards. Refused callers get different times, spaced by the refill time of a mean use.
+// records afterwards. Callers without budget get different times, spaced by the refill time of a mean use.
 func (b *Budget) Check(namespace string) (s *Shortage) {
 	b.with(namespace, func(a *account, now time.Time) {
 		if a.left.TokensAt(now) > 0 {

@@ -45,7 +45,7 @@ type Event struct {
 	Warning bool
 	// Reason is one of the known reasons, in CamelCase.
 	Reason string
-	// Action that was taken or refused, in CamelCase.
+	// Action that was taken or failed, in CamelCase.
 	Action string
 	// Note is a sentence for people.
 	Note string

@@ -73,7 +73,7 @@ const (
 	ReasonTargetOwned = "TargetOwned"
 	// ReasonTargetImmutable: the ConfigMap is immutable.
 	ReasonTargetImmutable = "TargetImmutable"
-	// ReasonTargetRefused: the API server rejects the ConfigMap.
+	// ReasonTargetRefused: the API server refuses the ConfigMap.
 	ReasonTargetRefused = "TargetRefused"
 	// ReasonTooLarge: the static data does not fit into a ConfigMap.
 	ReasonTooLarge = "TooLarge"

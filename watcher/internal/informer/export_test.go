@@ -13,4 +13,4 @@ type reflectorStore interface {
 func (s *Informer[T]) Store(namespace string) reflectorStore { return s.namespaces[namespace] }
 
 // Refuse simulates a namespace that the watcher may not read.
-func (s *Informer[T]) Refuse(namespace string) { s.namespaces[namespace].refuse() }
+func (s *Informer[T]) Refuse(namespace string) { s.namespaces[namespace].forbid() }

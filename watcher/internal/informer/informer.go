@@ -14,11 +14,11 @@ import (
 
 // Informer caches the objects of all watched namespaces. It is safe for concurrent use.
 type Informer[T Kept] struct {
-	trim        func(object any) (trimmed[T], error)
-	notify      func(name types.NamespacedName, live bool)
-	count       func(Event)
-	now         func() time.Time
-	skipRefused bool
+	trim          func(object any) (trimmed[T], error)
+	notify        func(name types.NamespacedName, live bool)
+	count         func(Event)
+	now           func() time.Time
+	skipForbidden bool
 	// namespaces has "" for all, or each watched one.
 	namespaces map[string]*namespace[T]
 
@@ -31,8 +31,8 @@ type Informer[T Kept] struct {
 // Config has the settings of an Informer.
 type Config struct {
 	Namespaces []string
-	// SkipRefused lets the Informer sync without forbidden namespaces if it may read at least one.
-	SkipRefused bool
+	// SkipForbidden lets the Informer sync without forbidden namespaces if it may read at least one.
+	SkipForbidden bool
 }
 
 // Deps are the dependencies of an Informer for objects of type O.
@@ -49,7 +49,7 @@ type Deps[O metav1.Object, T Kept] struct {
 // New returns an empty informer.
 func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
-		trim: transform(d.Read), notify: d.Notify, count: d.Count, now: d.Now, skipRefused: c.SkipRefused,
+		trim: transform(d.Read), notify: d.Notify, count: d.Count, now: d.Now, skipForbidden: c.SkipForbidden,
 		namespaces: map[string]*namespace[T]{}, objects: map[types.NamespacedName]T{}, synced: make(chan struct{}),
 	}
 	s.inSync = sync.OnceFunc(func() { close(s.synced) })
@@ -119,7 +119,7 @@ func (s *Informer[T]) Silence() (longest time.Duration) {
 	return longest
 }
 
-// Synced is closed when every namespace has been listed, except those skipped by SkipRefused.
+// Synced is closed when every namespace has been listed, except those skipped by SkipForbidden.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
 // Listed reports whether a namespace has been listed or is not watched, so that a missing object is gone.
@@ -170,7 +170,7 @@ func (s *Informer[T]) drop(name types.NamespacedName) bool {
 func (s *Informer[T]) checkSynced() {
 	listed := false
 	for _, n := range s.namespaces {
-		if !n.listed && !n.refused {
+		if !n.listed && !n.forbidden {
 			return
 		}
 		listed = listed || n.listed

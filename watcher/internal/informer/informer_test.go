@@ -204,7 +204,7 @@ var _ = Describe("The informer", func() {
 		Expect(s.Store("a").Replace(nil, "1")).To(Succeed())
 		Expect(s.Synced()).NotTo(BeClosed())
 
-		open(informer.Config{Namespaces: both, SkipRefused: true})
+		open(informer.Config{Namespaces: both, SkipForbidden: true})
 		s.Refuse("a")
 		s.Refuse("b")
 		Expect(s.Synced()).NotTo(BeClosed(), "none can be read")

@@ -22,8 +22,8 @@ type namespace[T Kept] struct {
 	latest atomic.Uint64
 	// The lock of the Informer guards the number of objects that the watch delivers, cached or not, whether the
 	// namespace was listed, and whether it is forbidden.
-	watched         int
-	listed, refused bool
+	watched           int
+	listed, forbidden bool
 }
 
 // beat records a response.
@@ -41,12 +41,12 @@ func (n *namespace[T]) silence() time.Duration {
 // note records the version of a response. The caller holds the lock.
 func (n *namespace[T]) note(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
 
-// refuse records that the namespace is forbidden.
-func (n *namespace[T]) refuse() {
+// skip records that the namespace is forbidden.
+func (n *namespace[T]) forbid() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.skipRefused {
-		n.refused = true
+	if n.skipForbidden {
+		n.forbidden = true
 		n.checkSynced()
 	}
 }

@@ -212,7 +212,7 @@ func (w *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
 		return
 	}
 	if apierrors.IsForbidden(err) {
-		w.refuse()
+		w.forbid()
 	}
 	switch failed := w.failing.Swap(err != nil); {
 	case err != nil && !failed:

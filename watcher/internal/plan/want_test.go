@@ -92,7 +92,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
 	refused := asking(annotation.Request{
 		Present:  true,
-		Problems: []annotation.Problem{{Key: "k", Text: "bad", Refused: true}}, Rejected: []string{"k"},
+		Problems: []annotation.Problem{{Key: "k", Text: "bad", Skipped: true}}, Rejected: []string{"k"},
 	})
 	has := func(message string) func(*call) {
 		return func(c *call) {

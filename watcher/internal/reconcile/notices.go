@@ -100,7 +100,7 @@ func (n *noticesOf) end(now map[noticeID]bool) {
 
 // isTransient reports whether a reason is an incident, not a lasting state.
 func isTransient(reason string) bool {
-	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonContested
+	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonRepairBackOff
 }
 
 // event returns the Event for a notice. Its name follows from the occurrence, so no watcher writes it
@@ -171,7 +171,7 @@ func action(reason string) string {
 	switch reason {
 	case pipeline.ReasonDrifted:
 		return "Refetch"
-	case pipeline.ReasonContested:
+	case pipeline.ReasonRepairBackOff:
 		return "SlowDown"
 	}
 	return "Skip"

@@ -161,7 +161,7 @@ func (p *pacing) limitRepairs(
 		}
 		if !f.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
 			f.Reported = true
-			of.Notices = append(of.Notices, contested(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
+			of.Notices = append(of.Notices, repairBackOff(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
 		wait := f.Wait(now)
 		again = pace.Soonest(again, wait)
@@ -170,11 +170,11 @@ func (p *pacing) limitRepairs(
 	return again
 }
 
-func contested(key, manager string) plan.Notice {
+func repairBackOff(key, manager string) plan.Notice {
 	return plan.Notice{
-		Reason:     pipeline.ReasonContested,
+		Reason:     pipeline.ReasonRepairBackOff,
 		Key:        key,
-		Note:       condition.Contested(key, manager) + "; it is repaired at growing intervals",
+		Note:       condition.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
 		Occurrence: key,
 	}
 }

@@ -58,7 +58,7 @@ func TestRepairsOfAContestedKeySlowDown(t *testing.T) {
 		b.write("k")
 		b.reconcileLater()
 	}
-	b.Expect(b.reasons()).To(HaveExactElements("Drifted", "Drifted", "Drifted", "Contested"))
+	b.Expect(b.reasons()).To(HaveExactElements("Drifted", "Drifted", "Drifted", "RepairBackOff"))
 }
 
 func TestTheEventAboutAContestedKeyNamesItsManager(t *testing.T) {
@@ -67,8 +67,8 @@ func TestTheEventAboutAContestedKeyNamesItsManager(t *testing.T) {
 	repairAll(b, 3)
 	b.object.Owners["k"] = annotation.Ownership{State: annotation.Foreign, Fingerprint: "flux/Apply/2026-01-02T03:04:05Z"}
 	b.reconcileLater()
-	b.Expect(b.emitted[len(b.emitted)-1].Note).To(Equal("key k keeps being changed by field manager flux; " +
-		"remove the key from its manifest; it is repaired at growing intervals"))
+	b.Expect(b.emitted[len(b.emitted)-1].Note).To(Equal("key k was changed by field manager flux; " +
+		"remove the key from its manifest; repeated changes are repaired at growing intervals"))
 }
 
 func TestRepairsAreImmediateAgainAfterAQuietPeriod(t *testing.T) {
@@ -93,7 +93,7 @@ func TestARepairThatCannotBePublishedDoesNotCount(t *testing.T) {
 	b.Expect(b.broker.Start()).To(Succeed())
 	before := b.reasons()
 	b.expectRepair(b.awaitBroker())
-	b.Expect(b.reasons()).To(And(Equal(before), Not(ContainElement("Contested"))))
+	b.Expect(b.reasons()).To(And(Equal(before), Not(ContainElement("RepairBackOff"))))
 }
 
 // reconcileInvalid reconciles after invalid.

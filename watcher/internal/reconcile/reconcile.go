@@ -257,7 +257,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	if err != nil {
 		return 0, err
 	}
-	if err := r.refuseResolved(ctx, key, w, seq); err != nil {
+	if err := r.rejectResolved(ctx, key, w, seq); err != nil {
 		return 0, err
 	}
 	if epoch := w.After.EpochAfter(w.GetEpoch(), seq); epoch != w.GetEpoch() {
@@ -269,10 +269,10 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	return seq, nil
 }
 
-// refuseResolved returns an error that wraps pipeline.ErrSuperseded if another watcher was faster
+// rejectResolved returns an error that wraps pipeline.ErrSuperseded if another watcher was faster
 // and the object already has a result of its want. A restored stream can give the same sequence to
 // our want, so only the message itself shows its publisher.
-func (r *Reconciler) refuseResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
+func (r *Reconciler) rejectResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
 	if (w.After != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
 		return nil
 	}

@@ -89,7 +89,7 @@ func (b *Breaker) Allows() bool {
 	return b.allows
 }
 
-// Denied returns the number of namespaces whose last request was refused for lack of a permission.
+// Denied returns the number of namespaces whose last request was denied for lack of a permission.
 func (b *Breaker) Denied() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +176,7 @@ func (b *Breaker) Deny(namespace string, err error) {
 	}
 	b.denied[namespace] = time.Now()
 	if noToken || time.Since(b.servedAt) >= denialLifetime {
-		b.deps.Part.NotReady("the Kubernetes API server refuses the writer")
+		b.deps.Part.NotReady("the Kubernetes API server denies the writer")
 	}
 }
 

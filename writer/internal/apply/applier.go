@@ -89,8 +89,8 @@ type Applier struct {
 	queue   *queue
 	history *history
 	lines   *process.SampledLog
-	// eventsRefused means that the refusal of Events is already logged.
-	eventsRefused atomic.Bool
+	// eventsDenied means that the denial of Events is already logged.
+	eventsDenied atomic.Bool
 	// logged has the signature errors that are already logged.
 	logged sync.Map
 }

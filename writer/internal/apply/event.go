@@ -16,7 +16,7 @@ import (
 )
 
 // emitEvents reports whether it wrote an Event that this process had not written before. After an error, the
-// item should be retried. A refused Event counts as written, because the log reports it and the value
+// item should be retried. A denied Event counts as written, because the log reports it and the value
 // matters more.
 func (t *task) emitEvents(
 	ctx context.Context, item plan.Item, uid types.UID, events []plan.Event,
@@ -28,7 +28,7 @@ func (t *task) emitEvents(
 		}
 		switch err := t.record(ctx, e); apiserver.Classify(err) {
 		case apiserver.OK:
-			t.eventsRefused.Store(false)
+			t.eventsDenied.Store(false)
 			t.deps.Metrics.events.WithLabelValues(e.Reason).Inc()
 			written = true
 		case apiserver.Unavailable, apiserver.Failed:
@@ -40,9 +40,9 @@ func (t *task) emitEvents(
 			t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written, retrying")
 			return false, err
 		default:
-			if !t.eventsRefused.Swap(true) {
-				t.line(item, zerolog.ErrorLevel, kindEventRefused).Err(err).
-					Msg("Events are refused: grant create, get and patch of events to the writer's service account")
+			if !t.eventsDenied.Swap(true) {
+				t.line(item, zerolog.ErrorLevel, kindEventDenied).Err(err).
+					Msg("Events are denied: grant create, get and patch of events to the writer's service account")
 			}
 			return true, nil
 		}
@@ -105,9 +105,9 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 
 // Kinds of log lines without a verdict.
 const (
-	kindEventFailed  = "event_failed"
-	kindEventRefused = "event_refused"
-	kindOverBudget   = "over_budget"
+	kindEventFailed = "event_failed"
+	kindEventDenied = "event_denied"
+	kindOverBudget  = "over_budget"
 )
 
 // line begins a log line about an item. It contains only the host of the URL, and nothing of the body. It

@@ -34,7 +34,7 @@ func newAccess(ctx context.Context, conn *operate.Connection, base *url.URL) *ac
 	user, err := conn.User(ctx)
 	a.name = user.Name
 	for _, identity := range operate.Identities() {
-		if identity.Name == operate.Replayer && err == nil { // else the server refuses what is not allowed
+		if identity.Name == operate.Replayer && err == nil { // else the server denies what is not allowed
 			a.mayReplay = len(identity.Missing(user, conn.Client.APIPrefix())) == 0
 		}
 	}
@@ -50,7 +50,7 @@ func IsLoopback(host string) bool {
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// onLoopback refuses requests for any other host name, which protects against DNS rebinding.
+// onLoopback rejects requests for any other host name, which protects against DNS rebinding.
 func onLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

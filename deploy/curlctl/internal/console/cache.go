@@ -75,7 +75,7 @@ func (c *cache) read(ctx context.Context) {
 	began, now := time.Now(), c.deps.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ctx, end := c.deps.Conn.Refusals.CancelOnDenied(ctx)
+	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx)
 	defer end()
 	if c.deps.Kubernetes != nil && began.After(c.nextObjects) {
 		if read, err := c.deps.Kubernetes.Objects(ctx, "", ""); err == nil { // without any reading, ok keys are NotRead
@@ -85,14 +85,14 @@ func (c *cache) read(ctx context.Context) {
 	}
 	var overview keys.Overview
 	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn, c.deps.Conn.Client.Counting(), c.objects, now)
-	refused := new(operate.PermissionError)
-	if c.err != nil && errors.As(context.Cause(ctx), &refused) {
-		c.err = refused
+	denied := new(operate.PermissionError)
+	if c.err != nil && errors.As(context.Cause(ctx), &denied) {
+		c.err = denied
 	}
 	switch {
 	case c.err == nil:
 		c.last = reading{overview, now}
-	case errors.As(c.err, &refused), errors.Is(c.err, jetstream.ErrStreamNotFound):
+	case errors.As(c.err, &denied), errors.Is(c.err, jetstream.ErrStreamNotFound):
 		c.last = reading{}
 	}
 	c.next = time.Now().Add(max(readEvery, readPause*time.Since(began)))

@@ -86,7 +86,7 @@ func (s *Server) handler() http.Handler {
 // crossSite is the response to a request of another site.
 const crossSite = "This request comes from another site. Nothing was done."
 
-// isolated refuses requests that pages of other sites embed. They could not read the response, but would load NATS.
+// isolated rejects requests that pages of other sites embed. They could not read the response, but would load NATS.
 // Links are allowed.
 func isolated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

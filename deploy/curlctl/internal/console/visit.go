@@ -69,7 +69,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		v := &visit{Request: r.WithContext(ctx), server: s, w: w, client: s.deps.Conn.Client.Counting()}
-		refusedSince := time.Now()
+		began := time.Now()
 		var p *page
 		err := v.ParseForm()
 		switch large := (*http.MaxBytesError)(nil); {
@@ -81,7 +81,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 			p, err = read(v)
 		}
 		if err != nil {
-			known := s.problemOf(err, refusedSince)
+			known := s.problemOf(err, began)
 			p = &page{
 				template: "problem.html", title: http.StatusText(known.status), status: known.status, data: known.text,
 				command: "curlctl doctor", refresh: known.status == http.StatusServiceUnavailable,
@@ -95,12 +95,12 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 func (s *Server) problemOf(err error, since time.Time) *problem {
 	var known *problem
 	var forbids *operate.PermissionError
-	switch refused := s.deps.Conn.Refusals.Since(since); {
+	switch denied := s.deps.Conn.Denials.Since(since); {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &forbids), refused != nil:
+	case errors.As(err, &forbids), denied != nil:
 		if forbids == nil {
-			forbids = refused
+			forbids = denied
 		}
 		text := forbids.Error()
 		return &problem{http.StatusForbidden, strings.ToUpper(text[:1]) + text[1:] + "."}

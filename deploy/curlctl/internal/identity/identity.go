@@ -99,7 +99,7 @@ func HandOut(ctx context.Context, all Files, name string, to Store) error {
 	})
 }
 
-// ValidateNames refuses names that HandOut does not know.
+// ValidateNames rejects names that HandOut does not know.
 func ValidateNames(names iter.Seq[string]) error {
 	for name := range names {
 		if name != servers && !slices.Contains(identityNames(), name) {
@@ -109,7 +109,7 @@ func ValidateNames(names iter.Seq[string]) error {
 	return nil
 }
 
-// ValidateHosts refuses hosts that a certificate cannot have.
+// ValidateHosts rejects hosts that a certificate cannot have.
 func ValidateHosts(hosts []string) error {
 	for _, host := range hosts {
 		wrong := validation.IsDNS1123Subdomain(host)

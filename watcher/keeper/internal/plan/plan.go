@@ -76,16 +76,16 @@ func (p *Plan) Checked() *Plan {
 		return p
 	}
 	checked := *p
-	checked.Problem = refused(p.request.Checked())
+	checked.Problem = skipped(p.request.Checked())
 	return &checked
 }
 
-func refused(request annotation.Request) *Problem {
+func skipped(request annotation.Request) *Problem {
 	for _, problem := range request.Problems {
 		if problem.Expression {
 			return &Problem{Reason: watchv1.ReasonInvalidExpression, Message: problem.Text}
 		}
-		if problem.Refused {
+		if problem.Skipped {
 			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
 		}
 	}
@@ -180,7 +180,7 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 	if err != nil {
 		return &Problem{Reason: watchv1.ReasonInvalidSource, Message: err.Error()}
 	}
-	if problem := refused(request); problem != nil {
+	if problem := skipped(request); problem != nil {
 		return problem
 	}
 	p.request = request
