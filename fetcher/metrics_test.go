@@ -88,7 +88,7 @@ func (l *lab) start(change func(*fetcher.Config)) {
 	}
 	health := process.NewHealth()
 	begun := health.Part("begun") // without a part it would be ready at once
-	host := process.Host{
+	host := process.SharedRuntime{
 		Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry,
 		NATS: process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
 	}

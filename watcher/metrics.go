@@ -55,7 +55,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.reconciler = reconcile.NewMetrics(m.own, m.standard)
 	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
-		metric.Of("kind", informer.Events()...))
+		metric.Of("kind", informer.EventKinds()...))
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
@@ -114,7 +114,7 @@ type keys struct {
 func (k keys) all() iter.Seq[*annotated.Object] {
 	return func(yield func(*annotated.Object) bool) {
 		for _, name := range k.objects.Names() {
-			if o := k.objects.Look(name); o != nil && !yield(o) {
+			if o := k.objects.AsAnnotated(name); o != nil && !yield(o) {
 				return
 			}
 		}
@@ -168,4 +168,4 @@ func keepMost(counts map[string]float64) {
 	}
 }
 
-func (m *metrics) event(e informer.Event) { m.events.WithLabelValues(string(e)).Inc() }
+func (m *metrics) event(e informer.EventKind) { m.events.WithLabelValues(string(e)).Inc() }

@@ -67,7 +67,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		at.check = min(at.check, at.audit)
 	}
 	metrics := newMetrics(rt.Metrics, c)
-	clients, err := informer.Connect(metrics.calls.Of(api))
+	clients, err := informer.NewClients(metrics.calls.Of(api))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
@@ -94,7 +94,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		case <-ctx.Done():
 			return nil
 		}
-		p.bounded.Settle()
+		p.bounded.Decide()
 		group.Go(func() error {
 			p.bounded.Run(ctx, at.wall, func(name types.NamespacedName) { p.sessions.Changed(name, false) })
 			return nil
@@ -141,7 +141,7 @@ func newParts(
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	auditor := audit.New(at.audit, audit.Deps{
-		Client: client, Index: index, Object: bounded.Look, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+		Client: client, Index: index, Object: bounded.AsAnnotated, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
 	sessions = &reconcile.Runner{Reconciler: reconcile.New(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,

@@ -97,7 +97,7 @@ func (w *world) startWithoutWaiting() {
 	w.health, w.metrics = process.NewHealth(), prometheus.NewRegistry()
 	w.calls.reset()
 	begun := w.health.Part("begun") // health without parts would be ready
-	host := process.Host{
+	host := process.SharedRuntime{
 		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
 		Health: w.health, Metrics: w.metrics,
 		NATS: process.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},

@@ -303,7 +303,7 @@ func pinOf(object *metav1.PartialObjectMetadata, key, digest string) (name, valu
 			name = known
 		}
 	}
-	return name, annotation.Pinned(object.Annotations[name], key, digest)
+	return name, annotation.WithPin(object.Annotations[name], key, digest)
 }
 
 // toolOf returns the tool that owns the manifest of an object, if its field managers show one.

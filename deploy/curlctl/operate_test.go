@@ -34,7 +34,7 @@ var _ = Describe("The client of operators", func() {
 	}
 
 	It("lists wants and timers by object", func(ctx SpecContext) {
-		Expect(client.Waiting(ctx, 1)).Error().To(MatchError(pipeline.ErrNoMessage))
+		Expect(client.OldestWant(ctx, 1)).Error().To(MatchError(pipeline.ErrNoMessage))
 		for i := range 600 { // more than two batches
 			due := wanted(natstest.Numbered(i))
 			Expect(client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
@@ -61,7 +61,7 @@ var _ = Describe("The client of operators", func() {
 		Expect([]int{wants, timers}).To(Equal([]int{1, 1}))
 		wants, timers = count("other", "")
 		Expect([]int{wants, timers}).To(Equal([]int{0, 0}))
-		at := suitetest.Must(client.Waiting(ctx, 1))
+		at := suitetest.Must(client.OldestWant(ctx, 1))
 		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
 	})
 })

@@ -105,7 +105,7 @@ func setupCommand(o *options) *cobra.Command {
 }
 
 func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun bool) error {
-	differ, err := pipeline.Compare(ctx, s.JetStream, topology)
+	differ, err := pipeline.Differences(ctx, s.JetStream, topology)
 	if err != nil {
 		return err
 	}

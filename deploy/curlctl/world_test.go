@@ -217,7 +217,7 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	host := process.Host{
+	host := process.SharedRuntime{
 		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(),
 		NATS: process.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()},
 	}

@@ -181,7 +181,7 @@ func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(co
 func (a *assembly) run(ctx context.Context, name string, serve func(context.Context, *process.Runtime) error) error {
 	tracer, flush := a.config.tracer(ctx, name, a.log)
 	defer flush()
-	host := process.Host{
+	host := process.SharedRuntime{
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
 		// Services share some metrics, such as those of watches.

@@ -81,8 +81,8 @@ func (g *Grammar) allowed(key, text string, interval time.Duration, request *Req
 	return allowed
 }
 
-// Now returns a value of curl-now. One that is too long or not valid UTF-8 is replaced by its digest.
-func Now(value string) string {
+// NowValue returns a value of curl-now. One that is too long or not valid UTF-8 is replaced by its digest.
+func NowValue(value string) string {
 	if len(value) <= MaxNowBytes && utf8.ValidString(value) {
 		return value
 	}
@@ -90,8 +90,8 @@ func Now(value string) string {
 	return "sha256:" + hex.EncodeToString(digest[:])
 }
 
-// Pinned returns the value of curl-sha256 after a change of the digest of one key (empty: none).
-func Pinned(value, key, digest string) string {
+// WithPin returns the value of curl-sha256 after a change of the digest of one key (empty: none).
+func WithPin(value, key, digest string) string {
 	pins, _ := split(value)
 	pins = slices.DeleteFunc(pins, func(pin string) bool { return strings.HasPrefix(pin, key+"=") })
 	if digest != "" {

@@ -14,14 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State tells who owns a key.
-type State int
+// OwnerState tells who owns a key.
+type OwnerState int
 
 const (
 	// Unknown: the object has no usable managedFields. It was created without any field, somebody
 	// emptied them, or they cannot be parsed. Or the API server merged the entry of the owner, perhaps
 	// ours, into AncientManager. Only the value shows whether it is ours.
-	Unknown State = iota
+	Unknown OwnerState = iota
 	// None: the key has no owner, because it does not exist.
 	None
 	// Ours: the writer is among the owners.
@@ -42,7 +42,7 @@ const (
 // Ownership tells who owns a key, and since when.
 type Ownership struct {
 	// State of the key.
-	State State
+	State OwnerState
 	// Fingerprint identifies the reason why State is not Ours: FingerprintNone, FingerprintUnknown,
 	// or manager/operation/time of the newest foreign owner, hashed if that is longer than 64
 	// characters. It changes when a foreign owner writes again in a later second. It is empty for Ours.

@@ -205,7 +205,7 @@ func TestAncientChangesProveNothing(t *testing.T) {
 	ancient := entry("ancient-changes", 5, data)
 	for name, tt := range map[string]struct {
 		entries []metav1.ManagedFieldsEntry
-		want    annotation.State
+		want    annotation.OwnerState
 	}{
 		"alone":                  {[]metav1.ManagedFieldsEntry{ancient}, annotation.Unknown},
 		"and we":                 {[]metav1.ManagedFieldsEntry{ancient, entry("curl-me-that", 1, data)}, annotation.Ours},

@@ -54,7 +54,7 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 	if err = expressions(options, &request); err != nil {
 		return unparsed, err
 	}
-	request.Now = Now(options[NowName])
+	request.Now = NowValue(options[NowName])
 	g.ignored(annotations, value, &request)
 	g.unknownNames(annotations, &request)
 	return request, nil

@@ -56,7 +56,7 @@ func TestSentences(t *testing.T) {
 		"example.com responded with 300, which is not followed; use the URL that it leads to": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 300,
 		},
-		"example.com responded with 403; no credential is configured for this URL and namespace, or the server refuses the " +
+		"example.com responded with 403; no credential is configured for this URL and namespace, or the server rejects the " +
 			"User-Agent, which a header entry can change": {
 			Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 403,
 			Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL,

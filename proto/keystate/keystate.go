@@ -118,6 +118,18 @@ type Asked struct {
 	Ignored, Invalid string
 }
 
+// AskedOf returns what the annotations of an object ask for a key.
+func AskedOf(r annotation.Request, pair annotation.Pair) Asked {
+	asked := Asked{
+		Key: pair.Key, URL: pair.URL, SHA256: r.SHA256[pair.Key], Rules: r.Rules[pair.Key].Digest(),
+		Refresh: r.Interval(pair.Key),
+	}
+	if r.Suspended {
+		asked.Ignored = "it is suspended"
+	}
+	return asked
+}
+
 // Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.
 func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	if o == nil {
@@ -198,11 +210,11 @@ func (o Object) Value(a Asked) Value {
 	}
 	matches = matches && e.Rules == a.Rules
 	switch {
-	case o.Other != "", !e.Written() && o.Owner.State == annotation.Foreign:
+	case o.Other != "", !e.HasBody() && o.Owner.State == annotation.Foreign:
 		return Foreign
 	case e.Copied(o.UID):
 		return Copied
-	case !e.Written() || !matches:
+	case !e.HasBody() || !matches:
 		return Missing
 	case o.Owner.State != annotation.Ours && o.Owner.Fingerprint != e.Drift:
 		return Drifted
@@ -242,7 +254,7 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 			c.State = Refused
 		}
 		return c
-	case e.Written() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
+	case e.HasBody() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
 		return Condition{
 			State: Contested, Reason: pipeline.ReasonDrifted, Message: condition.Contested(a.Key, o.Owner.Manager()),
 		}

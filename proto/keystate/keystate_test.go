@@ -133,7 +133,7 @@ func TestConditionOfAKey(t *testing.T) {
 	stale.Stale = true
 	none := &keystate.Streams{}
 
-	written := status.Entry{URL: page, SHA256: "old", Object: "0b0e8a63"}
+	written := status.Entry{URL: page, SHA256: "old", UIDMark: "0b0e8a63"}
 	with := func(change func(*status.Entry)) status.Entry {
 		e := written
 		change(&e)
@@ -181,7 +181,7 @@ func TestConditionOfAKey(t *testing.T) {
 			keystate.Pending, keystate.NotWritten, "",
 		},
 		{
-			"the entry is of another object", good, with(func(e *status.Entry) { e.Object = "ffffffff" }), ours,
+			"the entry is of another object", good, with(func(e *status.Entry) { e.UIDMark = "ffffffff" }), ours,
 			keystate.Pending, keystate.NotWritten, "",
 		},
 		{"a newer body is fetched", changed, written, ours, keystate.Pending, keystate.NotWritten, ""},

@@ -52,9 +52,9 @@ func (d *Delivery) Sequence() uint64 { return d.metadata.Sequence.Stream }
 // StoredAt returns when the message was stored, on the server's clock.
 func (d *Delivery) StoredAt() time.Time { return d.metadata.Timestamp }
 
-// Number counts the deliveries of the message, from 1, including those that were returned and those
+// NumDelivered counts the deliveries of the message, from 1, including those that were returned and those
 // that waited in the buffer of a process that ended. It is not the number of handlings.
-func (d *Delivery) Number() uint64 { return d.metadata.NumDelivered }
+func (d *Delivery) NumDelivered() uint64 { return d.metadata.NumDelivered }
 
 // Backlog reports whether more messages wait at the server.
 func (d *Delivery) Backlog() bool { return d.metadata.NumPending > 0 }
@@ -76,7 +76,7 @@ const (
 // jitter.
 func (d *Delivery) Backoff(longest time.Duration) time.Duration {
 	delay := longest
-	if n := max(d.Number(), 1); n < 16 {
+	if n := max(d.NumDelivered(), 1); n < 16 {
 		delay = min(backoffFirst<<(n-1), longest)
 	}
 	return delay - delay/5 + rand.N(2*delay/5+1)

@@ -26,9 +26,9 @@ func Ensure(ctx context.Context, js jetstream.JetStream, t Topology) (epoch int6
 	return e.run(ctx)
 }
 
-// Compare returns what Ensure would create or change, one sentence each, without changing anything.
+// Differences returns what Ensure would create or change, one sentence each, without changing anything.
 // It only needs the right to look up streams and consumers.
-func Compare(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
+func Differences(ctx context.Context, js jetstream.JetStream, t Topology) ([]string, error) {
 	e := ensurer{js: js, topology: t, dry: true}
 	_, err := e.run(ctx)
 	return e.differences, err

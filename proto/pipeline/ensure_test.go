@@ -64,7 +64,7 @@ var _ = Describe("Ensure", func() {
 		must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
 		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
 		for range 2 { // Compare changes nothing
-			Expect(pipeline.Compare(ctx, js, other)).To(ConsistOf(
+			Expect(pipeline.Differences(ctx, js, other)).To(ConsistOf(
 				ContainSubstring("consumer fetcher of stream CURL_REQUESTS does not have the configuration"),
 				ContainSubstring("stream CURL_RESULTS does not have the configuration"),
 				ContainSubstring("stream CURL_FAILURES does not have the configuration"),
@@ -96,7 +96,7 @@ var _ = Describe("Ensure", func() {
 		for _, topology := range []pipeline.Topology{raised, {}} {
 			must(pipeline.Ensure(ctx, js, topology))
 			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day}))
-			Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
+			Expect(pipeline.Differences(ctx, js, pipeline.Topology{})).To(BeEmpty())
 		}
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))

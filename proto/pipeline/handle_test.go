@@ -46,7 +46,7 @@ var _ = Describe("Consume with dispositions", func() {
 		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
 			publish(ctx, key)
 			r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-				if d.Number() == 1 {
+				if d.NumDelivered() == 1 {
 					return first
 				}
 				return pipeline.Ack()
@@ -101,7 +101,7 @@ var _ = Describe("Consume with dispositions", func() {
 		publish(ctx, natstest.Numbered(1))
 		publish(ctx, natstest.Numbered(2))
 		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if d.Subject() == natstest.Numbered(1).Want() && d.Number() == 1 {
+			if d.Subject() == natstest.Numbered(1).Want() && d.NumDelivered() == 1 {
 				panic("index out of range")
 			}
 			return pipeline.Ack()
@@ -258,7 +258,7 @@ var _ = Describe("Consume", func() {
 				defer GinkgoRecover()
 				mu.Lock()
 				defer mu.Unlock()
-				deliveries[m.Subject()] = m.Number()
+				deliveries[m.Subject()] = m.NumDelivered()
 			}))
 		Eventually(second.handled, soon).Should(HaveLen(16), "AckWait is 30 s")
 		Expect(second.handled()).NotTo(ContainElements(first.begun()))

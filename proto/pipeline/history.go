@@ -30,7 +30,7 @@ var ErrNoBody = errors.New("the history does not have that body")
 // Archive adds versions to the history. Nothing waits for it: what the server does not confirm in time is missing.
 type Archive struct {
 	js     jetstream.JetStream
-	failed func(error)
+	report func(error)
 	// unconfirmed has the bytes that the server has not confirmed yet.
 	unconfirmed atomic.Int64
 }
@@ -46,9 +46,9 @@ const (
 // errBusy means that the server confirms versions too slowly.
 var errBusy = errors.New("too many versions wait for the confirmation of the server")
 
-// Archive returns an archive that calls failed with each error. failed must not block.
-func (c *Client) Archive(failed func(error)) (*Archive, error) {
-	a := &Archive{failed: failed}
+// Archive returns an archive that calls report with each error. report must not block.
+func (c *Client) Archive(report func(error)) (*Archive, error) {
+	a := &Archive{report: report}
 	var err error
 	a.js, err = jetstream.New(c.js.Conn(), jetstream.WithPublishAsyncTimeout(confirmTimeout),
 		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, _ *jetstream.PubAck) {
@@ -63,7 +63,7 @@ func (c *Client) Archive(failed func(error)) (*Archive, error) {
 func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte, trigger string) {
 	version, err := newMessage(ctx, key.Version(), v)
 	if err != nil {
-		a.failed(err)
+		a.report(err)
 		return
 	}
 	content := nats.NewMsg(BodySubject(key.Namespace, v.GetSha256()))
@@ -86,7 +86,7 @@ func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {
 func (a *Archive) done(m *nats.Msg, err error) {
 	a.unconfirmed.Add(-int64(len(m.Data)))
 	if err != nil && !hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) { // else the body is there
-		a.failed(fmt.Errorf("keep %s: %w", m.Subject, WrapServerError(err)))
+		a.report(fmt.Errorf("keep %s: %w", m.Subject, WrapServerError(err)))
 	}
 }
 
@@ -109,29 +109,29 @@ func (c *Client) Body(ctx context.Context, namespace, digest string) ([]byte, er
 // few objects. It is safe for concurrent use.
 type Bodies struct {
 	client *Client
-	failed func(error)
-	// restsUntil is in Unix nanoseconds.
-	restsUntil atomic.Int64
+	report func(error)
+	// pausedUntil is in Unix nanoseconds.
+	pausedUntil atomic.Int64
 }
 
-// Bodies returns Bodies that call failed with each error after which they rest.
-func (c *Client) Bodies(failed func(error)) *Bodies { return &Bodies{client: c, failed: failed} }
+// Bodies returns Bodies that call report with each error after which they rest.
+func (c *Client) Bodies(report func(error)) *Bodies { return &Bodies{client: c, report: report} }
 
-// Rest makes the bodies rest.
-func (b *Bodies) Rest() { b.restsUntil.Store(time.Now().Add(time.Minute).UnixNano()) }
+// Pause makes the bodies rest.
+func (b *Bodies) Pause() { b.pausedUntil.Store(time.Now().Add(time.Minute).UnixNano()) }
 
-// Rests reports whether no body is found until a minute is over.
-func (b *Bodies) Rests() bool { return time.Now().UnixNano() < b.restsUntil.Load() }
+// Paused reports whether no body is found until a minute is over.
+func (b *Bodies) Paused() bool { return time.Now().UnixNano() < b.pausedUntil.Load() }
 
 // Find returns a body like Client.Body, unless the bodies rest.
 func (b *Bodies) Find(ctx context.Context, namespace, digest string) (body []byte, found bool) {
-	if b.Rests() {
+	if b.Paused() {
 		return nil, false
 	}
 	body, err := b.client.Body(ctx, namespace, digest)
 	if err != nil && !errors.Is(err, ErrNoBody) {
-		b.Rest()
-		b.failed(err)
+		b.Pause()
+		b.report(err)
 	}
 	return body, err == nil
 }

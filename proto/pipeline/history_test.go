@@ -125,7 +125,7 @@ var _ = Describe("The history", func() {
 		}
 		Expect(refusals).To(HaveExactElements(
 			MatchError(ContainSubstring("insufficient storage")), MatchError(ContainSubstring("insufficient storage"))))
-		Expect(pipeline.Compare(ctx, js, pipeline.Topology{})).To(BeEmpty())
+		Expect(pipeline.Differences(ctx, js, pipeline.Topology{})).To(BeEmpty())
 	})
 
 	It("is not created without bytes, and then has nothing", func(ctx SpecContext) {

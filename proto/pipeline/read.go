@@ -87,9 +87,9 @@ func FiresAt(m Message) (time.Time, error) {
 	return at, nil
 }
 
-// Waiting returns when the oldest request for a fetch at or after a sequence was stored. The error
+// OldestWant returns when the oldest request for a fetch at or after a sequence was stored. The error
 // wraps ErrNoMessage if there is none.
-func (c *Client) Waiting(ctx context.Context, from uint64) (at time.Time, err error) {
+func (c *Client) OldestWant(ctx context.Context, from uint64) (at time.Time, err error) {
 	none := true
 	for _, kind := range []Kind{KindWant, KindDue} {
 		m, err := c.request(ctx, Requests, map[string]any{"seq": from, "next_by_subj": kind.All()})

@@ -323,7 +323,7 @@ var _ = Describe("The metrics of every service", func() {
 	It("report its version, and whether it is connected to a broker", func() {
 		server := natstest.Broker(GinkgoTB(), natstest.Options{})
 		registry := prometheus.NewRegistry()
-		host := process.Host{
+		host := process.SharedRuntime{
 			Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
 			NATS: process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
 		}

@@ -89,7 +89,7 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	health := NewHealth()
 	tracer := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer tracer.Shutdown(context.WithoutCancel(ctx))
-	host := Host{
+	host := SharedRuntime{
 		Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
 		Tracer: tracer, running: health.Part(runningPart),
 	}
@@ -114,8 +114,8 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	return group.Wait()
 }
 
-// Host is the shared environment of several services in one process.
-type Host struct {
+// SharedRuntime is the shared environment of several services in one process.
+type SharedRuntime struct {
 	// Log, Health and Metrics are shared.
 	Log     zerolog.Logger
 	Health  *Health
@@ -135,7 +135,7 @@ const runningPart = "running"
 
 // Run connects to NATS, runs a service until ctx is done or the service fails, flushes published
 // messages, and closes the connection.
-func (h Host) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
+func (h SharedRuntime) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
 	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, Tracer: h.Tracer, running: h.running}
 	if rt.running == nil {
 		rt.running = h.Health.Part(runningPart)
@@ -157,7 +157,7 @@ func (h Host) Run(ctx context.Context, name string, serve func(context.Context, 
 }
 
 // connected runs a service with a connection to NATS.
-func (h Host) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
+func (h SharedRuntime) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
 	serve func(context.Context, *Runtime) error,
 ) (err error) {
 	part := h.Health.Part("nats")

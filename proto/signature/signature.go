@@ -83,7 +83,7 @@ func LoadVerifier(file string) (*Verifier, error) {
 // the file and nil, or with the reason why the previous keys stay trusted.
 func (v *Verifier) Run(ctx context.Context, report func(path string, err error)) error {
 	if v != nil {
-		reload.Run(ctx, nil, func() { v.file.Look(report) })
+		reload.Run(ctx, nil, func() { v.file.Poll(report) })
 	}
 	return nil
 }

@@ -61,9 +61,9 @@ type Entry struct {
 	// Annotation is the annotation that asked for the key, as annotation.Asker names it. Only an
 	// installation that reads this annotation removes or changes the entry.
 	Annotation string `json:"annotation,omitempty"`
-	// Object is the Mark of the object that this entry was written on, because backups and copies
+	// UIDMark is that of the object that this entry was written on, because backups and copies
 	// include annotations (empty if unknown).
-	Object string `json:"object,omitempty"`
+	UIDMark string `json:"object,omitempty"`
 	// Fence of the trigger that led to this entry.
 	Fence Fence `json:"fence,omitzero"`
 }
@@ -89,27 +89,27 @@ type Explanation struct {
 	Terminal bool `json:"terminal,omitempty"`
 }
 
-// markLength is the length of a Mark. Uids start with random digits, so two objects of the same
-// name have the same Mark once in four billion times.
-const markLength = 8
+// uidMarkLength is the length of a UIDMark. Uids start with random digits, so two objects of the same
+// name have the same UIDMark once in four billion times.
+const uidMarkLength = 8
 
-// Mark returns the value of Entry.Object for a uid.
-func Mark(uid types.UID) string { return string(uid[:min(len(uid), markLength)]) }
+// UIDMark returns the value of Entry.UIDMark for a uid.
+func UIDMark(uid types.UID) string { return string(uid[:min(len(uid), uidMarkLength)]) }
 
 // Copied reports whether the entry was written on another object than the one with that uid. Then its
 // fence is meaningless for this object, and the rest may be wrong.
-func (e Entry) Copied(uid types.UID) bool { return e.Object != "" && e.Object != Mark(uid) }
+func (e Entry) Copied(uid types.UID) bool { return e.UIDMark != "" && e.UIDMark != UIDMark(uid) }
 
-// Body returns the fields that describe only the body. They hold for a copied entry, too, if the
+// OnlyBody returns the fields that describe only the body. They hold for a copied entry, too, if the
 // key has that body.
-func (e Entry) Body() Entry {
+func (e Entry) OnlyBody() Entry {
 	return Entry{
 		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt, Binary: e.Binary, Rules: e.Rules,
 	}
 }
 
-// Written reports whether the key holds, or held, a body that we wrote.
-func (e Entry) Written() bool { return e.SHA256 != "" }
+// HasBody reports whether the key holds, or held, a body that we wrote.
+func (e Entry) HasBody() bool { return e.SHA256 != "" }
 
 // Refused reports whether the API server or another owner keeps the last body from being written. Unlike that, a
 // failed fetch, such as of a body that is too large for a fetcher, has attempts.
@@ -126,8 +126,8 @@ func (e Entry) Refused() bool {
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 
-// Recovered returns e without its failure.
-func (e Entry) Recovered() Entry {
+// WithoutFailure returns e without its failure.
+func (e Entry) WithoutFailure() Entry {
 	e.Error, e.ErrorURL, e.Attempts, e.GaveUp, e.Explanation = "", "", 0, false, nil
 	return e
 }
@@ -176,7 +176,7 @@ func (e Entry) check() error {
 		return errors.New("time is out of range")
 	}
 	why := e.Why()
-	for _, text := range []string{e.URL, e.ErrorURL, e.Rules, e.Drift, e.Object, why.Message, why.WaitsFor} {
+	for _, text := range []string{e.URL, e.ErrorURL, e.Rules, e.Drift, e.UIDMark, why.Message, why.WaitsFor} {
 		if len(text) > maxTextBytes {
 			return fmt.Errorf("a text has more than %d bytes", maxTextBytes)
 		}

@@ -194,13 +194,15 @@ func (s Status) String() string {
 	return string(bytes.TrimRight(text.Bytes(), "\n"))
 }
 
-// elsewhere is the Entry.Object of an entry that another installation wrote: its fence is of another stream.
-const elsewhere = "elsewhere"
+// otherInstallation is the Entry.UIDMark of an entry that another installation wrote: its fence is of another stream.
+const otherInstallation = "elsewhere"
 
-// Divide removes the entries of other installations from s and returns them: those whose annotation g does
+// TakeOthers removes the entries of other installations from s and returns them: those whose annotation g does
 // not accept. If the object no longer has that annotation, and r asks for the key, the entry stays, as if it
 // was copied from another object.
-func (s *Status) Divide(g *annotation.Grammar, r annotation.Request, annotations map[string]string) (others Status) {
+func (s *Status) TakeOthers(
+	g *annotation.Grammar, r annotation.Request, annotations map[string]string,
+) (others Status) {
 	asks := func(asker string) bool {
 		_, legacy := annotations[annotation.LegacyKey]
 		_, found := annotations[cmp.Or(asker, annotation.DefaultKey)]
@@ -216,7 +218,7 @@ func (s *Status) Divide(g *annotation.Grammar, r annotation.Request, annotations
 			}
 			others.Keys[key] = entry
 		default:
-			entry.Object = elsewhere
+			entry.UIDMark = otherInstallation
 			s.Keys[key] = entry
 		}
 	}

@@ -28,7 +28,7 @@ func full() status.Entry {
 			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC),
 			Stale: true, Terminal: true,
 		},
-		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", Object: "0b0e8a63",
+		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", UIDMark: "0b0e8a63",
 		Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
 }
@@ -176,8 +176,8 @@ func TestErrorsQuoteNothing(t *testing.T) {
 // The status is copied with the object. Only facts that the key's value confirms still hold.
 func TestCopied(t *testing.T) {
 	e := full()
-	if uid := types.UID("0b0e8a63-8c4f-4c5e-9d0a-000000000001"); status.Mark(uid) != e.Object || e.Copied(uid) {
-		t.Errorf("an entry counts as a copy on its own object, mark %q", status.Mark(uid))
+	if uid := types.UID("0b0e8a63-8c4f-4c5e-9d0a-000000000001"); status.UIDMark(uid) != e.UIDMark || e.Copied(uid) {
+		t.Errorf("an entry counts as a copy on its own object, mark %q", status.UIDMark(uid))
 	}
 	for _, uid := range []types.UID{"1b0e8a63-8c4f-4c5e-9d0a-000000000001", "0b0e8a6", ""} {
 		if !e.Copied(uid) {
@@ -190,7 +190,7 @@ func TestCopied(t *testing.T) {
 	want := status.Entry{
 		SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, Binary: true,
 	}
-	if got := e.Body(); got != want {
+	if got := e.OnlyBody(); got != want {
 		t.Errorf("body %+v", got)
 	}
 }
@@ -290,14 +290,14 @@ func TestDivide(t *testing.T) {
 				t.Fatal(err)
 			}
 			all := status.Status{
-				Keys:    map[string]status.Entry{"k": {SHA256: digest, Object: "uid", Annotation: tt.by}},
+				Keys:    map[string]status.Entry{"k": {SHA256: digest, UIDMark: "uid", Annotation: tt.by}},
 				Problem: &status.Problem{Error: "InvalidAnnotation", Annotation: "a.example/curl"},
 			}
 			s, err := status.Parse(all.String())
 			if err != nil {
 				t.Fatal(err)
 			}
-			others := s.Divide(g, request, tt.annotations)
+			others := s.TakeOthers(g, request, tt.annotations)
 			entry, own := s.Keys["k"]
 			_, theirs := others.Keys["k"]
 			_, present := tt.annotations["a.example/curl"]
@@ -386,7 +386,7 @@ func ExampleParse() {
 	}
 	entry := found.Keys["motd"]
 	fmt.Println(entry.Error, "since", entry.Since, "after", entry.Attempts, "attempts; a body was written:",
-		entry.Written())
+		entry.HasBody())
 	// Output:
 	// BadStatus since 2026-01-02 03:04:05 +0000 UTC after 6 attempts; a body was written: false
 }

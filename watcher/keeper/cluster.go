@@ -32,7 +32,7 @@ type clients struct {
 }
 
 func connect(config *rest.Config) (*clients, error) {
-	shared, err := informer.Connect(config)
+	shared, err := informer.NewClients(config)
 	if err != nil {
 		return nil, err
 	}

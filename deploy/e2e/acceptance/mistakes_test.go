@@ -285,7 +285,7 @@ func (s *screens) agree(ctx context.Context, g Gomega, cm *world.ConfigMap, m mi
 // agreeOnGood expects that no screen shows a harmless mistake as a failure.
 func (s *screens) agreeOnGood(ctx context.Context, g Gomega, cm *world.ConfigMap, m mistake) {
 	at, status := s.world.Namespace+"/"+cm.Name, s.status(ctx, g, s.world.Namespace+"/"+cm.Name)
-	g.Expect(cm.Status(ctx, "k").Written()).To(BeTrue(), "annotation")
+	g.Expect(cm.Status(ctx, "k").HasBody()).To(BeTrue(), "annotation")
 	g.Expect(status.Keys).To(ConsistOf(found{Key: "k", State: ok}), "status")
 	g.Expect(s.listed(ctx, g, "failures --limit=1000", s.world.Namespace, cm.Name)).To(BeEmpty(), "failures")
 	verdicts := s.items(ctx, g, "check", at)

@@ -89,14 +89,14 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		// The other cluster had an older object, whose fence is higher.
 		before := status.Status{Keys: map[string]status.Entry{"mydata": {
 			URL: page.URL(), SHA256: pipeline.Digest("then"), Size: 4, FetchedAt: time.Now().Add(-time.Hour),
-			Object: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
+			UIDMark: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
 		}}}
 		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
 			world.Holding("mydata", "then"), world.Annotated(annotation.StatusKey, before.String()))
 		cm.EventuallyHasData(ctx, "mydata", "now")
 		page.Says("later")
 		cm.EventuallyHasData(ctx, "mydata", "later")
-		Expect(cm.Status(ctx, "mydata").Object).To(Equal(status.Mark(cm.Get(ctx).UID)))
+		Expect(cm.Status(ctx, "mydata").UIDMark).To(Equal(status.UIDMark(cm.Get(ctx).UID)))
 		Expect(cm.Writes(ctx)).To(Equal(2))
 		cm.HasEvents(ctx)
 	})

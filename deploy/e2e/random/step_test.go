@@ -132,7 +132,7 @@ func drifts() []step {
 	return []step{
 		onObject("a key edited by hand", func(ctx context.Context, o *object) {
 			key := o.key()
-			if o.Status(ctx, key).Written() && o.mayRepair() {
+			if o.Status(ctx, key).HasBody() && o.mayRepair() {
 				o.Put(ctx, key, "by hand")
 			}
 		}),

@@ -212,7 +212,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 func (c Checker) wrong(request annotation.Request, key string, held *value, entry status.Entry) string {
 	url, asked := request.URL(key)
 	switch {
-	case !asked && held != nil && entry.Written() && entry.SHA256 == pipeline.Digest(held.body):
+	case !asked && held != nil && entry.HasBody() && entry.SHA256 == pipeline.Digest(held.body):
 		return "exists and is no longer requested"
 	case !asked:
 		return ""
@@ -307,7 +307,7 @@ func (w *write) breaches(key string, served func(url string, body []byte) bool) 
 func (w *write) ours(key string) bool {
 	entry := w.had[key]
 	if !entry.Copied(w.uid) || w.was[key] == nil {
-		return entry.Written()
+		return entry.HasBody()
 	}
 	return entry.SHA256 == pipeline.Digest(w.was[key].body)
 }

@@ -49,8 +49,8 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 	return g, nil
 }
 
-// Look reads the file again, like reload.File.
-func (g *Gate) Look(report func(path string, err error)) { g.file.Look(report) }
+// Poll reads the file again, like reload.File.
+func (g *Gate) Poll(report func(path string, err error)) { g.file.Poll(report) }
 
 // For returns the current policy of a namespace. Callers must ask again for every fetch.
 func (g *Gate) For(namespace string) *Policy {

@@ -431,7 +431,7 @@ var _ = Describe("policies of namespaces", func() {
 
 		write("policies:\n- namespaces: [team-b]\n  allow-cidr: [10.20.0.0/16]\n")
 		var reports []error
-		gate.Look(func(_ string, err error) { reports = append(reports, err) })
+		gate.Poll(func(_ string, err error) { reports = append(reports, err) })
 
 		Expect(reports).To(Equal([]error{nil}))
 		Expect(allows(gate, "team-a", "http://10.20.1.1/")).To(BeFalse())

@@ -37,7 +37,7 @@ var (
 )
 
 // react decides how to react to an event, and does it.
-func (e *Engine) react(ctx context.Context, a *attempt, ev event) step {
+func (e *Engine) react(ctx context.Context, a *attempt, ev happening) step {
 	return e.carryOut(ctx, a, e.cfg.next(a.trigger, ev, e.deps.Clock.Now(), e.deps.Random()))
 }
 
@@ -50,7 +50,7 @@ func (e *Engine) react(ctx context.Context, a *attempt, ev event) step {
 func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
 	isContent := s.result.GetContent() != nil
 	if s.result != nil && !e.fit(s.result) && isContent {
-		return e.react(ctx, a, event{failed: tooLarge()})
+		return e.react(ctx, a, happening{failed: tooLarge()})
 	}
 	var timer uint64
 	first := func() (err error) { timer, err = e.setTimer(ctx, a, s); return err }
@@ -66,11 +66,11 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return step{outcome: superseded}
 	case errors.Is(err, errRejected) && isContent:
-		return e.react(ctx, a, event{failed: tooLarge()})
+		return e.react(ctx, a, happening{failed: tooLarge()})
 	case errors.Is(err, errRejected):
 		f := unhandled("broker rejects the outcome of the message", err)
 		if a.claimed && s.outcome != gaveUp { // nothing else stores its dead letter
-			return e.react(ctx, a, event{failed: &f})
+			return e.react(ctx, a, happening{failed: &f})
 		}
 		return step{outcome: malformed, failure: f}
 	case err != nil:
@@ -100,7 +100,7 @@ func (e *Engine) setTimer(ctx context.Context, a *attempt, s step) (sequence uin
 			return e.deps.Client.CancelTimer(ctx, a.key, a.wantSequence)
 		})
 	case s.done:
-		err = e.current(ctx, a.trigger)
+		err = e.checkWant(ctx, a.trigger)
 	}
 	return sequence, err
 }
@@ -158,9 +158,10 @@ func (e *Engine) fit(r *v1.Result) bool {
 	return proto.Size(r) <= limit
 }
 
-// current returns ErrSuperseded if the want of a trigger has been replaced. Only a later message
-// proves that, because a replica may lag.
-func (e *Engine) current(ctx context.Context, t *trigger) error {
+// checkWant returns ErrSuperseded if the want of a trigger has been replaced. Only a later message proves that, because
+// a replica may lag. A timer fails then by itself. A result without one would reach the writer, which reads and
+// perhaps patches the object for a body that nobody asks for any more.
+func (e *Engine) checkWant(ctx context.Context, t *trigger) error {
 	_, sequence, err := e.lastWant(ctx, t.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage):

@@ -79,9 +79,9 @@ func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disp
 		d.SetTrace(a.span.SpanContext())
 		switch {
 		case err != nil:
-			return e.react(ctx, a, event{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
+			return e.react(ctx, a, happening{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
 		case t.tombstone():
-			return e.react(ctx, a, event{outcome: tombstone})
+			return e.react(ctx, a, happening{outcome: tombstone})
 		}
 		return e.react(ctx, a, e.try(ctx, a))
 	})
@@ -102,7 +102,7 @@ func (e *Engine) run(
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
-	defer func() { a.slot.End() }()
+	defer func() { a.ticket.End() }()
 	s := do(ctx, a)
 	e.report(a, s)
 	a.setSpanOutcome(s)

@@ -22,8 +22,8 @@ type attempt struct {
 	*trigger
 
 	span trace.Span
-	// slot is the throttle's permission. Nil: none yet, or the GET is another trigger's.
-	slot *throttle.Slot
+	// ticket is the throttle's permission. Nil: none yet, or the GET is another trigger's.
+	ticket *throttle.Ticket
 }
 
 const (
@@ -37,55 +37,55 @@ const (
 )
 
 // try makes the attempt of a valid message, if it is possible.
-func (e *Engine) try(ctx context.Context, a *attempt) event {
+func (e *Engine) try(ctx context.Context, a *attempt) happening {
 	if a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence) {
-		return event{blocked: &blocked{queued: true}}
+		return happening{blocked: &blocked{queued: true}}
 	}
 	if a.kind == pipeline.KindDue {
 		if ev, ok := e.confirm(ctx, a); !ok {
 			return ev
 		}
 	}
-	if a.past.GetUnended() >= maxUnended {
-		return event{failed: poisoned()}
+	if a.earlier.GetUnended() >= maxUnended {
+		return happening{failed: poisoned()}
 	}
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
-		return event{outcome: inSync}
+		return happening{outcome: inSync}
 	}
 	// Only claims count crashes: a message that was given back was delivered before, too.
-	if !a.claimed && (a.deliveries > 1 || a.past.GetUnended() > 0) {
-		return event{blocked: &blocked{queued: true}}
+	if !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0) {
+		return happening{blocked: &blocked{queued: true}}
 	}
 	if b := e.short(a.trigger); b != nil {
-		return event{blocked: b}
+		return happening{blocked: b}
 	}
 	got := e.fetch(ctx, a)
 	if got.blocked != nil {
-		return event{blocked: got.blocked}
+		return happening{blocked: got.blocked}
 	}
 	e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
 	if got.err != nil {
-		return event{failed: got.failure()}
+		return happening{failed: got.failure()}
 	}
 	return e.pass(ctx, a.trigger, got.response)
 }
 
 // confirm reads the want of a due. If there is nothing to fetch, it returns why.
-func (e *Engine) confirm(ctx context.Context, a *attempt) (ev event, ok bool) {
+func (e *Engine) confirm(ctx context.Context, a *attempt) (ev happening, ok bool) {
 	want, sequence, err := e.lastWant(ctx, a.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
-		return event{outcome: postponed, wait: replicaLag}, false
+		return happening{outcome: postponed, wait: replicaLag}, false
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		// A malformed want has its own dead letter.
-		return event{outcome: superseded}, false
+		return happening{outcome: superseded}, false
 	case err != nil:
-		return event{outcome: postponed}, false
+		return happening{outcome: postponed}, false
 	case sequence > a.wantSequence || want == nil:
-		return event{outcome: superseded}, false
+		return happening{outcome: superseded}, false
 	}
 	a.trigger = a.confirmed(want)
-	return event{}, true
+	return happening{}, true
 }
 
 // short returns the obstacle if the namespace has used up a budget that the fetch needs.
@@ -132,7 +132,7 @@ func (f fetched) failure() *failure {
 
 // fetch makes the GET of an attempt or shares one with others.
 func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
-	known := validators(a.past.GetCached(), e.deps.Clock.Now())
+	known := validators(a.earlier.GetCached(), e.deps.Clock.Now())
 	if rule.Of(a.want).Timed() {
 		known = get.Validators{}
 	}
@@ -159,26 +159,26 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
 func hasOtherDigest(t *trigger, got fetched) bool {
 	sum := got.response.SHA256
 	if got.response.NotModified {
-		sum = t.past.GetCached().GetSha256()
+		sum = t.earlier.GetCached().GetSha256()
 	}
 	return t.want.GetSha256() != "" && got.blocked == nil && got.err == nil && sum != t.want.GetSha256()
 }
 
 // get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[fetched] {
-	slot, busy := e.deps.Throttle.Acquire(throttle.Request{
-		Host: authority(r.URL), Namespace: a.key.Namespace, Slot: a.slot, Backlog: a.backlog, Urgent: a.urgent(),
+	ticket, busy := e.deps.Throttle.Acquire(throttle.TicketRequest{
+		Host: authority(r.URL), Namespace: a.key.Namespace, Ticket: a.ticket, Backlog: a.backlog, Urgent: a.urgent(),
 	})
 	if busy != nil {
 		return sharedcall.Shared[fetched]{Value: fetched{blocked: &blocked{Busy: *busy, queued: true}}}
 	}
-	defer slot.Release()
-	a.slot = slot
+	defer ticket.Release()
+	a.ticket = ticket
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
 		e.processing.Spend(a.key.Namespace, int64(took))
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
-	observeLoad(slot, err)
+	observeLoad(ticket, err)
 	got := fetched{response: response, err: err}
 	e.deps.Metrics.observeGet(got)
 	if err == nil {
@@ -192,17 +192,17 @@ const tooManyPause = time.Second
 
 // observeLoad pauses a host that requests it, for a short time, and ends the pause after a good
 // response. After a redirect to another host, the request affects only the URL.
-func observeLoad(slot *throttle.Slot, err error) {
+func observeLoad(ticket *throttle.Ticket, err error) {
 	failed, ok := errors.AsType[*get.Error](err)
 	switch {
 	case err == nil:
-		slot.Resume()
+		ticket.Resume()
 	case !ok || failed.Redirected:
 	case failed.StatusCode == http.StatusTooManyRequests:
-		slot.Pause(max(failed.RetryAfter, tooManyPause))
+		ticket.Pause(max(failed.RetryAfter, tooManyPause))
 	case failed.RetryAfter == 0:
 	case failed.StatusCode == http.StatusServiceUnavailable, failed.StatusCode == http.StatusForbidden:
-		slot.Pause(failed.RetryAfter)
+		ticket.Pause(failed.RetryAfter)
 	}
 }
 
@@ -217,14 +217,14 @@ var details = map[rule.Cause]v1.FailureDetail{
 
 // pass evaluates the rules and the selection of a want on a new body. The response has the selected
 // part of the body then.
-func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) event {
+func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) happening {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
-		return event{response: &r}
+		return happening{response: &r}
 	}
 	held := t.want.GetHeldSize()
-	if t.past.GetCached() != nil {
-		held = t.past.GetCached().GetSize()
+	if t.earlier.GetCached() != nil {
+		held = t.earlier.GetCached().GetSize()
 	}
 	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {
@@ -234,13 +234,13 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) event {
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
 		}
-		return event{failed: f}
+		return happening{failed: f}
 	}
 	if outcome.Wait > 0 {
-		return event{blocked: &blocked{Busy: throttle.Busy{Cause: throttle.NamespaceShare, Pause: outcome.Wait}}}
+		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: throttle.NamespaceShare, Pause: outcome.Wait}}}
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
-	return event{response: &r}
+	return happening{response: &r}
 }

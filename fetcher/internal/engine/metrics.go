@@ -125,8 +125,8 @@ func (m *Metrics) observeGet(got fetched) {
 // observeStaleness observes the delay of a regular fetch. A key without a successful fetch is not
 // stale.
 func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
-	if t.past.GetFreshUntil() != nil {
-		m.staleness.Observe(max(0, now.Sub(t.past.GetFreshUntil().AsTime())).Seconds())
+	if t.earlier.GetFreshUntil() != nil {
+		m.staleness.Observe(max(0, now.Sub(t.earlier.GetFreshUntil().AsTime())).Seconds())
 	}
 }
 

@@ -31,8 +31,8 @@ var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
 }
 
-// event is what happened to a trigger: one of the first three, or an outcome without an attempt.
-type event struct {
+// happening is what happened to a trigger: one of the first three, or an outcome without an attempt.
+type happening struct {
 	// response is good, and its body has passed the rules.
 	response *get.Response
 	// failed is a failed attempt.
@@ -104,7 +104,7 @@ func (s step) disposition() pipeline.Disposition {
 }
 
 // next decides how to react to an event. It is a pure function. random is in [0, 1).
-func (c *Config) next(t *trigger, ev event, now time.Time, random float64) step {
+func (c *Config) next(t *trigger, ev happening, now time.Time, random float64) step {
 	switch {
 	case ev.failed != nil:
 		return c.failed(t, *ev.failed, now, random)
@@ -134,7 +134,7 @@ func (c *Config) succeeded(t *trigger, r get.Response, now time.Time, random flo
 		s.timer.FreshUntil = timestamppb.New(at)
 	}
 	switch {
-	case body.GetSha256() != t.past.GetCached().GetSha256():
+	case body.GetSha256() != t.earlier.GetCached().GetSha256():
 		s.outcome = content
 		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
 			Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(), Credential: r.Credential,
@@ -167,7 +167,7 @@ func blockedBy(t *trigger, b *blocked, now time.Time, random float64) step {
 	due := t.due(v1.Cause_CAUSE_PARKED)
 	s := step{outcome: parked, timer: due, wait: b.Pause, cause: b.Cause}
 	if b.queued {
-		since := t.past.GetWaitingSince()
+		since := t.earlier.GetWaitingSince()
 		s.waits, s.wait = b, throttle.Lease(since == nil, random)
 		if b.Pause > s.wait { // too long for a lease
 			s.waits, s.wait = nil, b.Pause+s.wait/10
@@ -175,7 +175,7 @@ func blockedBy(t *trigger, b *blocked, now time.Time, random float64) step {
 		if since == nil {
 			since = timestamppb.New(now)
 		}
-		due.WaitingSince, due.Unended, due.WaitsFor = since, t.past.GetUnended(), t.past.GetWaitsFor()
+		due.WaitingSince, due.Unended, due.WaitsFor = since, t.earlier.GetUnended(), t.earlier.GetWaitsFor()
 	}
 	if b.Cause == "" {
 		s.outcome = waits
@@ -200,7 +200,7 @@ const (
 // failed sets the timer of a retry, or gives up until the next refresh or recheck, with a dead letter.
 func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) step {
 	f.RetryAfter = min(f.RetryAfter, c.MaxRetryAfter)
-	attempts, interval, cause := t.past.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
+	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
 	gives := !pipeline.Retries(f.Failure(), attempts, c.MaxAttempts)
 	s := step{outcome: retry, failure: f, at: now.Add(c.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
@@ -235,7 +235,7 @@ func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) st
 		said.Interval = durationpb.New(interval)
 		s.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
-			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.past.GetReplayOf(),
+			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.earlier.GetReplayOf(),
 		}
 	}
 	if publish {
@@ -250,21 +250,21 @@ const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 // credentials were sent, the last report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
-	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.past.GetReportedAt() == nil, t.past.GetReplayOf() > 0:
+	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.earlier.GetReportedAt() == nil, t.earlier.GetReplayOf() > 0:
 		return true
-	case f.Class == t.reported() && (f.Detail == noCredential) != (t.past.GetDetail() == noCredential):
+	case f.Class == t.reported() && (f.Detail == noCredential) != (t.earlier.GetDetail() == noCredential):
 		return true // a credential was added or removed
-	case f.Class != t.reported() || t.past.GetReportedAt() == nil:
+	case f.Class != t.reported() || t.earlier.GetReportedAt() == nil:
 		return false
 	}
-	since, at := t.failingSince(now), t.past.GetReportedAt().AsTime()
+	since, at := t.failingSince(now), t.earlier.GetReportedAt().AsTime()
 	return now.Sub(at) >= repeatAfter ||
 		condition.FailsForLong(since, t.interval(), now) && !condition.FailsForLong(since, t.interval(), at)
 }
 
 // due returns the timer's payload.
 func (t *trigger) due(cause v1.Cause) *v1.Due {
-	due := proto.CloneOf(t.past)
+	due := proto.CloneOf(t.earlier)
 	due.Want, due.WantSequence, due.Cause = slim(t.want), t.wantSequence, cause
 	due.WaitsFor, due.WaitingSince, due.Unended, due.Settings = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0, ""
 	return due
@@ -290,7 +290,7 @@ func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.T
 
 func (t *trigger) failureMessage(f failure, next, now time.Time) *v1.Failure {
 	said := f.Failure()
-	said.Host, said.Attempts, said.Rule = pipeline.HostOf(t.want.GetUrl()), t.past.GetAttempts()+1, f.rule
+	said.Host, said.Attempts, said.Rule = pipeline.HostOf(t.want.GetUrl()), t.earlier.GetAttempts()+1, f.rule
 	said.FirstFailedAt = timestamppb.New(t.failingSince(now))
 	// The watcher publishes an unsigned want again before that.
 	if f.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
@@ -305,7 +305,7 @@ func (t *trigger) result(now time.Time, r *v1.Result) *v1.Result {
 	if t.readFirst {
 		r.Want = withoutStatus(t.want)
 	}
-	r.ObservedAt, r.Answered = timestamppb.New(now), t.past.GetCached() != nil
+	r.ObservedAt, r.Answered = timestamppb.New(now), t.earlier.GetCached() != nil
 	return r
 }
 
@@ -324,7 +324,7 @@ const trust = 24 * time.Hour
 // bodyAfter returns the body of a key after a response.
 func bodyAfter(t *trigger, r get.Response, now time.Time, random float64) *v1.Cached {
 	if r.NotModified {
-		return t.past.GetCached()
+		return t.earlier.GetCached()
 	}
 	body := &v1.Cached{
 		Sha256: r.SHA256, Size: int64(len(r.Body)), Etag: r.ETag, LastModified: r.LastModified, ValidatedBy: r.From,

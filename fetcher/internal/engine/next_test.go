@@ -74,20 +74,20 @@ func summary(t *testing.T, s step, interval time.Duration) string {
 func TestNext(t *testing.T) {
 	const bad, timeout = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT
 	const hour, minutes = time.Hour, 10 * time.Minute
-	status := func(code int, after time.Duration) event {
+	status := func(code int, after time.Duration) happening {
 		e := get.Error{Class: bad, StatusCode: code, RetryAfter: after}
 		if after > 0 {
 			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 		}
-		return event{failed: &failure{Error: e}}
+		return happening{failed: &failure{Error: e}}
 	}
-	says := func(body string) event {
+	says := func(body string) happening {
 		v := get.Validators{ETag: `"` + body + `"`}
-		return event{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
+		return happening{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
 	}
-	notModified := event{response: &get.Response{NotModified: true}}
-	busy := func(cause throttle.Cause, pause time.Duration) event {
-		return event{blocked: &blocked{Busy: throttle.Busy{Cause: cause, Pause: pause}, queued: true}}
+	notModified := happening{response: &get.Response{NotModified: true}}
+	busy := func(cause throttle.Cause, pause time.Duration) happening {
+		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: cause, Pause: pause}, queued: true}}
 	}
 	has := func(body string) *v1.Due {
 		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
@@ -111,7 +111,7 @@ func TestNext(t *testing.T) {
 		past     *v1.Due
 		took     time.Duration
 		change   func(*v1.Want)
-		event    event
+		event    happening
 		want     string
 	}{
 		"a first body":  {0, nil, 0, nil, says("a"), "content, ack, no timer | a"},
@@ -142,12 +142,12 @@ func TestNext(t *testing.T) {
 		},
 		"in sync": {
 			minutes, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			event{outcome: inSync},
+			happening{outcome: inSync},
 			`in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
 			0, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			event{outcome: inSync},
+			happening{outcome: inSync},
 			"in_sync, ack",
 		},
 
@@ -175,7 +175,7 @@ func TestNext(t *testing.T) {
 		},
 		"a withheld failure after a reported one": {
 			minutes, failing(0, reported(time.Minute)), 0, nil,
-			event{failed: &failure{Error: get.Error{Class: timeout}}},
+			happening{failed: &failure{Error: get.Error{Class: timeout}}},
 			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
@@ -247,23 +247,23 @@ func TestNext(t *testing.T) {
 		},
 		"no budget": {
 			0, failing(2, withheld), 0, nil,
-			event{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
+			happening{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
 			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			0, nil, 0, nil, event{failed: poisoned()}, "gave_up, ack" +
+			0, nil, 0, nil, happening{failed: poisoned()}, "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
-		"a replaced want":   {0, nil, 0, nil, event{outcome: superseded}, "superseded, ack"},
-		"a lagging replica": {0, nil, 0, nil, event{outcome: postponed, wait: 1}, "postponed, retry"},
-		"a drain":           {0, nil, 0, nil, event{outcome: postponed}, "postponed, give_back"},
-		"garbage":           {0, nil, 0, nil, event{outcome: malformed}, "malformed, dead_letter"},
+		"a replaced want":   {0, nil, 0, nil, happening{outcome: superseded}, "superseded, ack"},
+		"a lagging replica": {0, nil, 0, nil, happening{outcome: postponed, wait: 1}, "postponed, retry"},
+		"a drain":           {0, nil, 0, nil, happening{outcome: postponed}, "postponed, give_back"},
+		"garbage":           {0, nil, 0, nil, happening{outcome: malformed}, "malformed, dead_letter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &trigger{
-				want: &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
-				past: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, began: noon.Add(-c.took),
+				want:    &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
+				earlier: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, began: noon.Add(-c.took),
 			}
 			if c.change != nil {
 				c.change(m.want)

@@ -42,7 +42,7 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, s step, timer uint64) 
 	waiter := &throttle.Waiter{
 		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: w.since,
 		Until: time.Now().Add(s.wait), Bytes: len(data),
-		Start: func(slot *throttle.Slot) { e.start(w, slot) }, //nolint:contextcheck // it starts later
+		Start: func(ticket *throttle.Ticket) { e.start(w, ticket) }, //nolint:contextcheck // it starts later
 	}
 	enqueue := func() { e.deps.Throttle.Enqueue(waiter) }
 	if s.cause == sharedCallSlow {
@@ -55,14 +55,14 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, s step, timer uint64) 
 // start claims a queued key and handles it. The claim is a timer in place of the lease, which brings
 // the key back if this process ends. It fails if another fetcher has the key, or if the key was
 // edited or replayed.
-func (e *Engine) start(w queuedKey, slot *throttle.Slot) {
+func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
 	t := &trigger{
 		kind: pipeline.KindDue, key: w.message.Key, storedAt: w.since, began: e.deps.Clock.Now(),
 		deliveries: 1, claimed: true,
 	}
 	err := t.decodeDue(w.due)
 	if err == nil {
-		claim := proto.CloneOf(t.past)
+		claim := proto.CloneOf(t.earlier)
 		claim.Unended++
 		ctx := pipeline.ContextWithTrace(context.Background(), w.message.Header)
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
@@ -75,7 +75,7 @@ func (e *Engine) start(w queuedKey, slot *throttle.Slot) {
 		return
 	}
 	e.deps.Metrics.claims.WithLabelValues(won).Inc()
-	e.run(context.Background(), &attempt{trigger: t, slot: slot}, w.message, e.reactOrGiveUp)
+	e.run(context.Background(), &attempt{trigger: t, ticket: ticket}, w.message, e.reactOrGiveUp)
 }
 
 // reactOrGiveUp handles a claimed key. Unlike for a delivered message, nothing else recovers a panic.
@@ -84,7 +84,7 @@ func (e *Engine) reactOrGiveUp(ctx context.Context, a *attempt) (s step) {
 		if value := recover(); value != nil {
 			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
 				Msg("handling of a queued key panicked")
-			s = e.react(ctx, a, event{failed: poisoned()})
+			s = e.react(ctx, a, happening{failed: poisoned()})
 		}
 	}()
 	return e.react(ctx, a, e.try(ctx, a))

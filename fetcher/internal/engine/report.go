@@ -67,7 +67,7 @@ func (e *Engine) report(a *attempt, s step) {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.past.GetAttempts()+1)
+	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.earlier.GetAttempts()+1)
 	line = process.LogCause(line, t.cause).Str("outcome", string(s.outcome))
 	if s.wait > 0 {
 		line = process.LogDuration(line, "next", s.wait)
@@ -94,7 +94,7 @@ func logLine(t *trigger, s step) (zerolog.Level, string) {
 		if !t.failing() {
 			line.level = zerolog.InfoLevel
 		}
-	case s.outcome == gaveUp && t.past.GetGaveUp() && t.reported() == s.failure.Class:
+	case s.outcome == gaveUp && t.earlier.GetGaveUp() && t.reported() == s.failure.Class:
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text

@@ -39,7 +39,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		{gaveUpBefore, givingUp, "debug gave up"},
 		{gaveUpBefore, notFound, "warn gave up"},
 	} {
-		level, text := logLine(&trigger{past: tc.past}, tc.s)
+		level, text := logLine(&trigger{earlier: tc.past}, tc.s)
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}
@@ -96,7 +96,7 @@ func TestPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
-			ev := e.pass(t.Context(), &trigger{want: c.want, past: c.past}, get.Response{Body: []byte(c.body)})
+			ev := e.pass(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
 			passes, refused := "", ""
 			if ev.response != nil {
 				passes = string(ev.response.Body)

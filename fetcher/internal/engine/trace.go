@@ -25,7 +25,7 @@ func (a *attempt) setSpanOutcome(s step) {
 	}
 	a.span.SetAttributes(
 		tracing.Cause.String(pipeline.CauseName(a.cause)),
-		tracing.Attempt.Int64(int64(a.past.GetAttempts())+1),
+		tracing.Attempt.Int64(int64(a.earlier.GetAttempts())+1),
 		tracing.Outcome.String(string(s.outcome)),
 	)
 	a.span.SetAttributes(target(a.want.GetUrl())...)

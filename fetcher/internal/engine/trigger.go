@@ -36,8 +36,8 @@ type trigger struct {
 	// own write. The writer must read it first.
 	readFirst bool
 	cause     v1.Cause
-	// past is the due with the state of earlier attempts. It is empty for a new want.
-	past *v1.Due
+	// earlier is the due with the state of earlier attempts. It is empty for a new want.
+	earlier *v1.Due
 }
 
 // decode parses a message. With an error, which wraps pipeline.ErrMalformed or pipeline.ErrSubject,
@@ -45,8 +45,8 @@ type trigger struct {
 func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
 	e.deps.Clock.Observe(d.StoredAt())
 	t := &trigger{
-		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.Number(), backlog: d.Backlog(),
-		began: e.deps.Clock.Now(), past: &v1.Due{},
+		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.NumDelivered(), backlog: d.Backlog(),
+		began: e.deps.Clock.Now(), earlier: &v1.Due{},
 	}
 	var err error
 	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
@@ -70,7 +70,7 @@ func (t *trigger) decodeDue(data []byte) error {
 	if err != nil {
 		return err
 	}
-	t.past, t.readFirst = due, true
+	t.earlier, t.readFirst = due, true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	if t.urgent() {
 		forgetValidators(due.GetCached())
@@ -89,22 +89,22 @@ func (t *trigger) confirmed(want *v1.Want) *trigger {
 }
 
 // failing reports whether the last attempt failed.
-func (t *trigger) failing() bool { return t.past.GetFirstFailedAt() != nil }
+func (t *trigger) failing() bool { return t.earlier.GetFirstFailedAt() != nil }
 
 // failingSince returns the start of the failures without a success in between.
 func (t *trigger) failingSince(now time.Time) time.Time {
 	if !t.failing() {
 		return now
 	}
-	return t.past.GetFirstFailedAt().AsTime()
+	return t.earlier.GetFirstFailedAt().AsTime()
 }
 
 // reported is the last published failure class.
 func (t *trigger) reported() v1.FailureClass {
-	if t.past.GetWithheld() {
+	if t.earlier.GetWithheld() {
 		return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
-	return t.past.GetReported()
+	return t.earlier.GetReported()
 }
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
@@ -113,19 +113,19 @@ func (t *trigger) interval() time.Duration { return t.want.GetRefresh().AsDurati
 
 // untried reports whether the message repeats a want without an attempt.
 func (t *trigger) untried() bool {
-	return t.cause == v1.Cause_CAUSE_PARKED && t.past.GetAttempts() == 0 && !t.failing() && t.past.GetCached() == nil
+	return t.cause == v1.Cause_CAUSE_PARKED && t.earlier.GetAttempts() == 0 && !t.failing() && t.earlier.GetCached() == nil
 }
 
 // urgent reports whether a person requested a fetch that was not attempted yet.
 func (t *trigger) urgent() bool {
 	switch {
-	case t.past.GetAttempts() > 0:
+	case t.earlier.GetAttempts() > 0:
 		return false
 	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
 		return true
 	}
 	return t.cause == v1.Cause_CAUSE_PARKED &&
-		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.past.GetReplayOf() > 0)
+		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.earlier.GetReplayOf() > 0)
 }
 
 // rank returns the priority of a key within its namespace.
@@ -133,7 +133,7 @@ func (t *trigger) rank() throttle.Rank {
 	switch {
 	case t.urgent():
 		return throttle.Urgent
-	case t.past.GetAttempts() > 0 || !t.failing() && t.past.GetCached() == nil:
+	case t.earlier.GetAttempts() > 0 || !t.failing() && t.earlier.GetCached() == nil:
 		return throttle.Wanted
 	}
 	return throttle.Refresh

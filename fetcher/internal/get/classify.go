@@ -19,15 +19,15 @@ import (
 
 // Failures that this package detects itself.
 var (
-	errDowngrade   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE)
-	errRedirects   = failed(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT)
-	errCoding      = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING)
-	errGzip        = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP)
-	errHTTP2       = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY)
-	errNotHTTP     = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP)
-	errLocation    = failed(badResponse, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION)
-	errProxyFailed = failed(connectFailed, v1.FailureDetail_FAILURE_DETAIL_PROXY)
-	errUntrusted   = failed(addressDenied, v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
+	errDowngrade   = newError(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE)
+	errRedirects   = newError(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT)
+	errCoding      = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING)
+	errGzip        = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP)
+	errHTTP2       = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY)
+	errNotHTTP     = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP)
+	errLocation    = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION)
+	errProxyFailed = newError(connectFailed, v1.FailureDetail_FAILURE_DETAIL_PROXY)
+	errUntrusted   = newError(addressDenied, v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
 )
 
 // Classes of failures that have several causes.
@@ -40,7 +40,7 @@ const (
 	dnsFailed        = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
 )
 
-func failed(class v1.FailureClass, detail v1.FailureDetail) *Error {
+func newError(class v1.FailureClass, detail v1.FailureDetail) *Error {
 	return &Error{Class: class, Detail: detail}
 }
 

@@ -72,10 +72,10 @@ func New(cfg Config, deps Deps) (*Client, error) {
 // Run reloads the files and the file of the gate when they change, until ctx is done.
 func (c *Client) Run(ctx context.Context) error {
 	reload.Run(ctx, c.deps.Ticks, func() {
-		c.deps.Gate.Look(c.deps.OnReload)
-		c.roots.Look(c.deps.OnReload)
+		c.deps.Gate.Poll(c.deps.OnReload)
+		c.roots.Poll(c.deps.OnReload)
 		for _, file := range c.headers {
-			if file.Look(c.deps.OnReload); file != nil {
+			if file.Poll(c.deps.OnReload); file != nil {
 				file.Value().look(c.deps.OnReload)
 			}
 		}

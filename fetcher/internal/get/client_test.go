@@ -289,8 +289,8 @@ func (r *recorder) lastAuthorization() string {
 	return all[len(all)-1]
 }
 
-// failed returns the error of a failed GET.
-func failed(_ get.Response, err error) *get.Error {
+// errorOf returns the error of a failed GET.
+func errorOf(_ get.Response, err error) *get.Error {
 	GinkgoHelper()
 	var failure *get.Error
 	Expect(errors.As(err, &failure)).To(BeTrue(), "%v", err)
@@ -340,7 +340,7 @@ var _ = Describe("a request", func() {
 
 	DescribeTable("fails with a text without addresses and odd hosts",
 		func(ctx SpecContext, raw, failureHost, text string) {
-			err := failed(client.Do(ctx, get.Request{URL: raw}))
+			err := errorOf(client.Do(ctx, get.Request{URL: raw}))
 			Expect(err.Host).To(Equal(failureHost))
 			Expect(err.Class).To(Equal(addressDenied))
 			Expect(err).To(MatchError(egress.ErrDenied))
@@ -364,7 +364,7 @@ var _ = Describe("a request", func() {
 		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()}))
 		client = newClient(shortLimits(), gate, get.Deps{})
 
-		err := failed(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
+		err := errorOf(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 		Expect(err.Class).To(Equal(dnsFailed))
 		Expect(err).To(MatchError("data.example.com was not found in DNS"))
 	})
@@ -374,7 +374,7 @@ var _ = Describe("a request", func() {
 		port := listener.Addr().(*net.TCPAddr).Port
 		Expect(listener.Close()).To(Succeed())
 
-		err := failed(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
+		err := errorOf(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
 		Expect(err.Class).To(Equal(connectFailed))
 		Expect(err).To(MatchError("could not connect to data.example.com: connection refused"))
 	})

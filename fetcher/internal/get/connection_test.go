@@ -157,7 +157,7 @@ var _ = Describe("a connection", func() {
 				Expect(string(response.Body)).To(Equal(body))
 				return
 			}
-			Expect(failed(response, err).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_CUT_OFF))
+			Expect(errorOf(response, err).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_CUT_OFF))
 		},
 		Entry("with it", false, ok+"\r\nhello", "hello", true),
 		Entry("without it", false, ok+"\r\nhel", "", false),
@@ -176,7 +176,7 @@ var _ = Describe("a connection", func() {
 
 var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx SpecContext, text, sentence string) {
 	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-	err := failed(client.Do(ctx, get.Request{URL: urlOf(serve(say(text)), "/")}))
+	err := errorOf(client.Do(ctx, get.Request{URL: urlOf(serve(say(text)), "/")}))
 	Expect(err).To(MatchError(HavePrefix(host + sentence)))
 },
 	Entry("HTTP/2 settings", h2Settings, " does not speak HTTP/1.1, perhaps only HTTP/2; "),
@@ -217,7 +217,7 @@ var _ = Describe("a body with a Content-Encoding", func() {
 	DescribeTable("is decoded, is what it is, or fails:", func(ctx SpecContext, coding, body string, want any) {
 		response, err := send(ctx, coding, body)
 		if detail, fails := want.(v1.FailureDetail); fails {
-			Expect(failed(response, err).Detail).To(Equal(detail))
+			Expect(errorOf(response, err).Detail).To(Equal(detail))
 			return
 		}
 		Expect(err).NotTo(HaveOccurred())
@@ -262,7 +262,7 @@ var _ = Describe("a body with a Content-Encoding", func() {
 	)
 
 	It("is limited by its decoded size", func(ctx SpecContext) {
-		Expect(failed(send(ctx, "gzip", gzipped(strings.Repeat("x", limit+1)))).Limit).To(BeEquivalentTo(limit))
+		Expect(errorOf(send(ctx, "gzip", gzipped(strings.Repeat("x", limit+1)))).Limit).To(BeEquivalentTo(limit))
 	})
 })
 

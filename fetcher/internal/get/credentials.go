@@ -73,7 +73,7 @@ func (c *Client) replace(ctx context.Context, rejected credentials) (credentials
 	switch {
 	case e == nil:
 	case e.bearer != nil:
-		e.bearer.Look(c.deps.OnReload)
+		e.bearer.Poll(c.deps.OnReload)
 		token = e.bearer.Value()
 	case e.tokens != nil:
 		var err error

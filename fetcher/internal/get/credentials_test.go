@@ -97,7 +97,7 @@ var _ = Describe("credentials", func() {
 		// at the deny list.
 		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
 		carries := func(url string) bool {
-			err := failed(client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true}))
+			err := errorOf(client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true}))
 			return err.Detail == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 		}
 		for url, want := range map[string]bool{
@@ -245,19 +245,19 @@ var _ = Describe("the credentials of teams", func() {
 
 	It("are sent only with requests of their namespace, once they exist", func(ctx SpecContext) {
 		client, reload = newReloading(cfg, get.Deps{})
-		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
+		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
 		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
 		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
-			Expect(failed(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
+			Expect(errorOf(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
 		}
 		By("changing and removing them")
 		put(entry("team-a", "rules", "new"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
-		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
 		put()
-		Expect(failed(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
 	})
 
 	It("come after the entries of the header file, and failures name their Secret", func(ctx SpecContext) {
@@ -267,7 +267,7 @@ var _ = Describe("the credentials of teams", func() {
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
 		client, reload = newReloading(cfg, get.Deps{})
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
-		Expect(failed(client.Do(ctx, in("team-b", "/v1"))).Credential).To(Equal("Secret rules"))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/v1"))).Credential).To(Equal("Secret rules"))
 		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
 	})
 
@@ -324,7 +324,7 @@ var _ = Describe("a redirect", func() {
 
 	It("is followed up to five times", func(ctx SpecContext) {
 		seen := &recorder{}
-		err := failed(client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")}))
+		err := errorOf(client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")}))
 		Expect(err.Class).To(Equal(tooManyRedirects))
 		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))

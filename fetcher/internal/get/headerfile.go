@@ -69,9 +69,9 @@ type clientCertificate struct {
 // look reads the files of the entries again.
 func (f *headerFile) look(report func(path string, err error)) {
 	for _, e := range f.entries {
-		e.bearer.Look(report)
-		e.secret.Look(report)
-		e.identity.Look(report)
+		e.bearer.Poll(report)
+		e.secret.Poll(report)
+		e.identity.Poll(report)
 	}
 }
 

@@ -32,7 +32,7 @@ func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Respon
 	if !asked {
 		return
 	}
-	sent, received := "GET "+withoutQuery(written(u)), "no response"
+	sent, received := "GET "+hideQuery(written(u)), "no response"
 	plain := x.headers(u, credentials{})
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
 		value := request.Header.Get(name)
@@ -45,14 +45,15 @@ func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Respon
 		received = strconv.Itoa(answer.StatusCode)
 		for _, name := range shownHeaders {
 			if value := answer.Header.Get(name); value != "" {
-				received += "; " + name + ": " + rule.Shortened(withoutQuery(value))
+				received += "; " + name + ": " + rule.Shortened(hideQuery(value))
 			}
 		}
 	}
 	report(sent, received)
 }
 
-func withoutQuery(text string) string {
+// hideQuery replaces a query by a mark. Unlike weburl.WithoutQuery it takes any text, such as a relative Location.
+func hideQuery(text string) string {
 	shown, query, _ := strings.Cut(text, "?")
 	if query != "" {
 		shown += "?…"

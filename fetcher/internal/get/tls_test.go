@@ -212,7 +212,7 @@ var _ = Describe("TLS", func() {
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		for _, authorities := range []*x509.CertPool{server.ClientCAs, nil} { // without names, it is sent
 			server.ClientCAs = authorities
-			Expect(failed(client.Do(ctx, get.Request{URL: httpsURL(port), Namespace: "team-a"}))).To(MatchError(
+			Expect(errorOf(client.Do(ctx, get.Request{URL: httpsURL(port), Namespace: "team-a"}))).To(MatchError(
 				"TLS handshake with data.example.com failed: the server does not accept the client certificate " +
 					"for this URL and namespace"))
 		}
@@ -299,7 +299,7 @@ var _ = Describe("an egress proxy", func() {
 	DescribeTable("receives nothing that the policy denies:",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
-			Expect(failed(client.Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
+			Expect(errorOf(client.Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 		Entry("a private name", "http://bad.example.com/", "10.0.0.1"),
@@ -313,7 +313,7 @@ var _ = Describe("an egress proxy", func() {
 	DescribeTable("is distinguished from the host when it fails:",
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
-			err := failed(newProxied(nil).Do(ctx, get.Request{URL: raw}))
+			err := errorOf(newProxied(nil).Do(ctx, get.Request{URL: raw}))
 			Expect(err.Class).To(Equal(connectFailed))
 			Expect(err).To(MatchError("could not connect to data.example.com: the egress proxy refused the connection"))
 		},
@@ -344,12 +344,12 @@ var _ = Describe("an egress proxy", func() {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
 			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
-			Expect(failed(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).
+			Expect(errorOf(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).
 				To(Equal(dnsFailed), "direct hosts are looked up here")
 		})
 
 		DescribeTable("gets nothing that the policy denies by its text:", func(ctx SpecContext, raw string) {
-			Expect(failed(newProxied(nil).Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
+			Expect(errorOf(newProxied(nil).Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 			Entry("an address", "http://10.0.0.1/"),
@@ -373,7 +373,7 @@ var _ = Describe("an egress proxy", func() {
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		cfg.Proxy = "https://" + hostPort("localhost", port)
 		request := get.Request{URL: "https://data.example.com/", Namespace: "team-a"}
-		Expect(failed(newProxied(nil).Do(ctx, request)).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
+		Expect(errorOf(newProxied(nil).Do(ctx, request)).Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_PROXY))
 		Expect(seen.requests()).To(HaveLen(1))
 		Expect(seen.requests()[0].TLS.PeerCertificates).To(BeEmpty())
 	})

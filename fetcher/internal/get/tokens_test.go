@@ -150,7 +150,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		clock.advance(9*time.Minute + 30*time.Second)
 		do()
 		clock.advance(time.Minute)
-		Expect(failed(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 	})
 
 	It("is renewed once after a 401, under load, without a failed fetch", func(ctx SpecContext) {
@@ -164,7 +164,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 		By("not renewing it again if the new one is refused, too")
 		accepted.Store(new("none"))
-		err := failed(client.Do(ctx, request))
+		err := errorOf(client.Do(ctx, request))
 		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
 		Expect(err.Credential).To(Equal("entry 1 of the header file"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
@@ -188,7 +188,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		give(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://"+hostPort(host, target)+"/", http.StatusTemporaryRedirect)
 		})
-		Expect(failed(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(errorOf(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(leaked.requests()).To(BeEmpty())
 	})
 
@@ -199,7 +199,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 				w.WriteHeader(status)
 				_, _ = io.WriteString(w, body)
 			})
-			err := failed(newTokenClient().Do(ctx, request))
+			err := errorOf(newTokenClient().Do(ctx, request))
 			Expect(err.Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 			Expect(err.Credential).To(Equal(login))
 			Expect(err).To(MatchError("login.example.com gave no token for data.example.com"))
@@ -225,14 +225,14 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			}
 		})
 		start := time.Now()
-		Expect(failed(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(errorOf(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
 	It("is not requested if the policy denies the token URL", func(ctx SpecContext) {
 		grant(3600)
 		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{login}}), get.Deps{Now: clock.Now})
-		Expect(failed(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(asked.Load()).To(BeZero())
 	})
 })
@@ -295,7 +295,7 @@ var _ = Describe("the files of an entry", func() {
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], caFile: ca.crt}\n", host, port))
 		Expect(reload()).To(Succeed())
 		do(ctx, client, in("team-a", "/"))
-		Expect(failed(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(tlsFailed))
 	})
 
 	It("are read again when they change, under load, without a failed fetch", func(ctx SpecContext) {
@@ -366,7 +366,7 @@ var _ = Describe("a 401 or 403", func() {
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		refusal := func(namespace, path string) *get.Error {
 			GinkgoHelper()
-			return failed(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
+			return errorOf(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
 		}
 		Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
 		Expect(refusal("team-b", "/").Credential).To(BeEmpty())

@@ -183,7 +183,7 @@ var _ = Describe("a conditional GET", func() {
 				d := talk(func(string) string { return now })
 				had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
 				now = response
-				_ = failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
+				_ = errorOf(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
 				Expect(d.requests()).To(Equal(want))
 			}
 		})
@@ -227,7 +227,7 @@ var _ = Describe("a conditional GET", func() {
 	It("is the only reason to accept a 304", func(ctx SpecContext) {
 		d := talk(func(string) string { return empty(304, "") })
 		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-		Expect(failed(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).StatusCode).To(Equal(304))
+		Expect(errorOf(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).StatusCode).To(Equal(304))
 	})
 })
 
@@ -362,7 +362,7 @@ var _ = Describe("the sentence about a response", func() {
 		func(ctx SpecContext, response, sentence string) {
 			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 			url := urlOf(serve(say("HTTP/1.1 "+response+"\r\n"+length(0))), "/")
-			Expect(failed(client.Do(ctx, get.Request{URL: url}))).To(MatchError(sentence))
+			Expect(errorOf(client.Do(ctx, get.Request{URL: url}))).To(MatchError(sentence))
 		},
 		Entry(nil, "401 No", "data.example.com responded with 401; no credential is configured for this URL and namespace"),
 		Entry(nil, "403 No", "data.example.com responded with 403; no credential is configured for this URL and namespace, "+
@@ -396,7 +396,7 @@ var _ = Describe("the sentence about a response", func() {
 		var hops []string
 		hopping := get.WithHops(ctx, func(sent, received string) { hops = append(hops, sent, received) })
 		credential := func(namespace, path string) string {
-			return failed(client.Do(hopping, get.Request{URL: urlOf(port, path), Namespace: namespace})).Credential
+			return errorOf(client.Do(hopping, get.Request{URL: urlOf(port, path), Namespace: namespace})).Credential
 		}
 		Expect(credential("team-a", "/{x}?q")).To(BeEmpty())
 		Expect(credential("team-b", "/")).NotTo(BeEmpty())

@@ -16,14 +16,14 @@ type Config struct {
 // Defaults returns the default limits.
 func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
 
-// Request asks for a slot.
-type Request struct {
+// TicketRequest asks for a slot.
+type TicketRequest struct {
 	// Host is the authority of the URL: host and port.
 	Host string
 	// Namespace of the key.
 	Namespace string
-	// Slot is the one that a started key has. Nil means none.
-	Slot *Slot
+	// Ticket is the one that a started key has. Nil means none.
+	Ticket *Ticket
 	// Backlog reports whether more messages wait at the broker.
 	Backlog bool
 	// Urgent reports whether a person requested the GET. A pause of the host delays it only if the

@@ -9,7 +9,7 @@ type host struct {
 	// tenants are the namespaces that use the host, by name.
 	tenants map[string]*tenant
 	// waiting are the requests that wait in memory, oldest first.
-	waiting []*Slot
+	waiting []*Ticket
 	// lastTaken is when the last slot was taken, and mean the moving average of the duration of GETs.
 	lastTaken time.Time
 	mean      time.Duration

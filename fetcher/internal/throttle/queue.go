@@ -32,7 +32,7 @@ type Waiter struct {
 	// Bytes is the size of the payload that Start holds.
 	Bytes int
 	// Start claims the key and makes its GET with the slot. It runs in its own goroutine.
-	Start func(*Slot)
+	Start func(*Ticket)
 
 	tenant *tenant
 }

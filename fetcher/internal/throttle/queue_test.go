@@ -14,9 +14,9 @@ import (
 // enqueue queues a key for host a.
 func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
 	w.Host = "a"
-	w.Start = func(slot *throttle.Slot) {
-		_, busy := t.Acquire(throttle.Request{
-			Host: w.Host, Namespace: w.Key.Namespace, Slot: slot, Urgent: w.Rank == throttle.Urgent,
+	w.Start = func(slot *throttle.Ticket) {
+		_, busy := t.Acquire(throttle.TicketRequest{
+			Host: w.Host, Namespace: w.Key.Namespace, Ticket: slot, Urgent: w.Rank == throttle.Urgent,
 		})
 		if busy != nil {
 			t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
@@ -48,7 +48,7 @@ func (t *trial) starts(want ...string) {
 }
 
 // end ends GETs after a second.
-func end(slots ...*throttle.Slot) {
+func end(slots ...*throttle.Ticket) {
 	pass(time.Second)
 	for _, s := range slots {
 		s.End()
@@ -79,7 +79,7 @@ func TestAQueueIsOrderedByRankAndTime(t *testing.T) {
 func TestNamespacesTakeTurns(t *testing.T) {
 	try(t, perHost(2), func(t *trial) {
 		now := time.Now()
-		slots := []*throttle.Slot{t.granted(on("a", "one")), t.granted(on("a", "two"))}
+		slots := []*throttle.Ticket{t.granted(on("a", "one")), t.granted(on("a", "two"))}
 		for i := range 4 {
 			t.waits("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
 		}

@@ -229,7 +229,7 @@ func (f *fetcher) handle(m message, backlog bool) {
 	if stale {
 		return
 	}
-	slot, busy := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
+	slot, busy := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
 	if busy != nil {
 		f.park(m)
 		return
@@ -257,12 +257,12 @@ func (f *fetcher) park(m message) {
 	s.mu.Unlock()
 	f.throttle.Enqueue(&throttle.Waiter{
 		Key: m.key, Host: host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since, Bytes: 300,
-		Until: time.Now().Add(lease), Start: func(slot *throttle.Slot) { f.claim(m, timer, slot) },
+		Until: time.Now().Add(lease), Start: func(slot *throttle.Ticket) { f.claim(m, timer, slot) },
 	})
 }
 
 // claim claims and fetches a started key.
-func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
+func (f *fetcher) claim(m message, timer int, slot *throttle.Ticket) {
 	s := f.s
 	s.message()
 	s.mu.Lock()
@@ -276,7 +276,7 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 		return
 	}
 	s.message() // read the want
-	_, busy := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Slot: slot})
+	_, busy := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Ticket: slot})
 	if busy != nil {
 		f.park(m)
 		return
@@ -284,7 +284,7 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Slot) {
 	f.get(m, slot)
 }
 
-func (f *fetcher) get(m message, slot *throttle.Slot) {
+func (f *fetcher) get(m message, slot *throttle.Ticket) {
 	s := f.s
 	began := time.Now()
 	pass(s.latency)

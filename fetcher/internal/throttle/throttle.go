@@ -59,7 +59,7 @@ func (t *Throttle) Stop() {
 }
 
 // Acquire returns a slot, or the reason why there is none. It may block for a moment.
-func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
+func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Busy) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -67,9 +67,9 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 		t.contendedUntil = now.Add(contention)
 	}
 	t.lastNamespace, t.backlog = r.Namespace, r.Backlog
-	s := r.Slot
+	s := r.Ticket
 	if s == nil {
-		s = &Slot{tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
+		s = &Ticket{tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
 		defer s.tenant.forget(now)
 	} else {
 		t.claim = average(t.claim, now.Sub(s.began))
@@ -86,7 +86,7 @@ func (t *Throttle) Acquire(r Request) (*Slot, *Busy) {
 }
 
 // await waits in memory for a slot, and reports whether it was granted.
-func (t *Throttle) await(s *Slot, wait time.Duration) bool {
+func (t *Throttle) await(s *Ticket, wait time.Duration) bool {
 	n, h := s.tenant, s.tenant.host
 	s.granted = make(chan struct{})
 	n.waiting++
@@ -98,12 +98,12 @@ func (t *Throttle) await(s *Slot, wait time.Duration) bool {
 	}
 	t.mu.Lock()
 	n.waiting--
-	h.waiting = slices.DeleteFunc(h.waiting, func(other *Slot) bool { return other == s })
+	h.waiting = slices.DeleteFunc(h.waiting, func(other *Ticket) bool { return other == s })
 	return s.state == getting
 }
 
 // patience returns how long a request may wait in memory for a slot.
-func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
+func (t *Throttle) patience(s *Ticket, cause Cause, now time.Time) time.Duration {
 	n, h := s.tenant, s.tenant.host
 	rounds := 1 + (n.waiting+len(n.queue))/h.limit(n, t.cfg.PerHost)
 	switch {
@@ -118,7 +118,7 @@ func (t *Throttle) patience(s *Slot, cause Cause, now time.Time) time.Duration {
 }
 
 // busy returns the reason why a key gets no slot now, or nil.
-func (t *Throttle) busy(s *Slot, now time.Time) *Busy {
+func (t *Throttle) busy(s *Ticket, now time.Time) *Busy {
 	n, h := s.tenant, s.tenant.host
 	used, usedOfHost, ahead := n.taken, h.taken, 0
 	inOrder := s.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
@@ -199,7 +199,7 @@ func (t *Throttle) start(n *tenant, now time.Time) {
 		return
 	}
 	w := n.queue[0]
-	s := &Slot{tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
+	s := &Ticket{tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
 	if t.busy(s, now) != nil {
 		return
 	}

@@ -37,7 +37,7 @@ func perHost(n int) throttle.Config {
 	return c
 }
 
-func (t *trial) granted(r throttle.Request) *throttle.Slot {
+func (t *trial) granted(r throttle.TicketRequest) *throttle.Ticket {
 	t.Helper()
 	slot, busy := t.Acquire(r)
 	if busy != nil {
@@ -46,7 +46,7 @@ func (t *trial) granted(r throttle.Request) *throttle.Slot {
 	return slot
 }
 
-func (t *trial) refused(r throttle.Request, cause throttle.Cause) time.Duration {
+func (t *trial) refused(r throttle.TicketRequest, cause throttle.Cause) time.Duration {
 	t.Helper()
 	_, busy := t.Acquire(r)
 	if busy == nil {
@@ -66,8 +66,8 @@ func (t *trial) paused(host, namespace string) {
 	slot.End()
 }
 
-func on(host, namespace string) throttle.Request {
-	return throttle.Request{Host: host, Namespace: namespace}
+func on(host, namespace string) throttle.TicketRequest {
+	return throttle.TicketRequest{Host: host, Namespace: namespace}
 }
 
 func TestOneSlotOfAHostIsReservedForASecondNamespace(t *testing.T) {
@@ -145,7 +145,7 @@ func TestANamespaceMayTakeAllSlotsWhileNoOtherWaits(t *testing.T) {
 func TestANamespaceIsLimitedToItsShareWhileOthersWait(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		t.granted(on("other", "modest")).Release()
-		var slots []*throttle.Slot
+		var slots []*throttle.Ticket
 		for i := range 4 {
 			slots = append(slots, t.granted(on(fmt.Sprint("host", i), "greedy")))
 		}
@@ -164,7 +164,7 @@ func TestABacklogLimitsANamespaceToItsShare(t *testing.T) {
 		for i := range 4 {
 			t.granted(on(fmt.Sprint("host", i), "greedy"))
 		}
-		t.refused(throttle.Request{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
+		t.refused(throttle.TicketRequest{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
 	})
 }
 
@@ -193,7 +193,7 @@ func TestRefusalsOfConcurrentGETsCountOnce(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		one, two := t.granted(on("a", "slowed")), t.granted(on("a", "slowed"))
 		pass(time.Second)
-		for _, slot := range []*throttle.Slot{one, two} {
+		for _, slot := range []*throttle.Ticket{one, two} {
 			slot.Pause(time.Hour)
 			slot.Release()
 		}
@@ -212,8 +212,8 @@ func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 		old.Resume() // its GET began before the refusal
 		old.Release()
 		t.refused(on("a", "two"), throttle.HostSlowed)
-		urgent := t.granted(throttle.Request{Host: "a", Namespace: "two", Urgent: true})
-		t.refused(throttle.Request{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
+		urgent := t.granted(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true})
+		t.refused(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
 		pass(time.Millisecond)
 		urgent.Resume()
 		urgent.Release()

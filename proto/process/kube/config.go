@@ -175,8 +175,8 @@ func Closable(cluster *rest.Config) (own *rest.Config, closeAll func()) {
 	return own, dialer.CloseAll
 }
 
-// Version parses a resource version (0: not a number). Versions of one kind can be compared (KEP-5504).
-func Version(text string) uint64 {
+// ParseVersion parses a resource version (0: not a number). Versions of one kind can be compared (KEP-5504).
+func ParseVersion(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0

@@ -120,10 +120,10 @@ func (f *File[T]) poll() (changed bool, err error) {
 
 func (f *File[T]) name() string { return strings.Join(f.paths, " and ") }
 
-// Look reads the file again. It calls report, if set, with path and nil for each new value, and
+// Poll reads the file again. It calls report, if set, with path and nil for each new value, and
 // with path and an error once for each state in which the file is missing or invalid. The last
 // valid value then stays. A nil File does nothing.
-func (f *File[T]) Look(report func(path string, err error)) {
+func (f *File[T]) Poll(report func(path string, err error)) {
 	if f == nil {
 		return
 	}

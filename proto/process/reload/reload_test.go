@@ -57,7 +57,7 @@ func TestLook(t *testing.T) {
 	} {
 		step.change()
 		var reports []error
-		file.Look(func(_ string, err error) { reports = append(reports, err) })
+		file.Poll(func(_ string, err error) { reports = append(reports, err) })
 		err := errors.Join(reports...)
 		changed := len(reports) == 1 && err == nil
 		if len(reports) > 1 || changed != step.changed || !errors.Is(err, step.err) || file.Value() != step.value {
@@ -79,7 +79,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestANilFileDoesNothing(t *testing.T) {
 	var none *reload.File[string]
-	none.Look(func(string, error) { t.Error("it was reported") })
+	none.Poll(func(string, error) { t.Error("it was reported") })
 	if none.Value() != "" {
 		t.Error("it has a value")
 	}

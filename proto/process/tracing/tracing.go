@@ -177,7 +177,7 @@ type Message struct {
 
 // Of returns the message of a delivery. A malformed subject gives an empty kind and key.
 func Of(d *pipeline.Delivery) Message {
-	m := Message{Header: d.Headers(), Size: len(d.Data()), Sequence: d.Sequence(), Delivery: d.Number()}
+	m := Message{Header: d.Headers(), Size: len(d.Data()), Sequence: d.Sequence(), Delivery: d.NumDelivered()}
 	m.Kind, m.Key, _ = pipeline.ParseSubject(d.Subject())
 	return m
 }

@@ -168,7 +168,7 @@ func (w *Watcher) Asks(key string) map[string]string {
 // Now returns the value of a Watcher's annotation curl-now, with the prefix of key. A long one is replaced by its
 // digest.
 func (w *Watcher) Now(key string) string {
-	return annotation.Now(w.Annotations[prefix(key)+annotation.NowName])
+	return annotation.NowValue(w.Annotations[prefix(key)+annotation.NowName])
 }
 
 // prefix returns the prefix of an annotation, with its slash.

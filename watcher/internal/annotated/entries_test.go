@@ -21,14 +21,14 @@ func TestEntriesEqualTheStatus(t *testing.T) {
 		URL: "https://a.example/x", SHA256: digest, Size: 7, FetchedAt: at,
 		Binary: true, Error: "Timeout", ErrorURL: "https://a.example/y", Since: at.Add(time.Hour), Attempts: 3,
 		GaveUp: true,
-		Drift:  "none", Object: "12345678", Fence: status.Fence{Epoch: 5, Seq: 6},
+		Drift:  "none", UIDMark: "12345678", Fence: status.Fence{Epoch: 5, Seq: 6},
 	}
 	entries := map[string]status.Entry{
 		"whole": whole, "empty": {},
-		"well":              {URL: whole.URL, SHA256: digest, FetchedAt: at, Object: "12345678"},
+		"well":              {URL: whole.URL, SHA256: digest, FetchedAt: at, UIDMark: "12345678"},
 		"recovered":         {URL: whole.URL, SHA256: digest, Since: at},
 		"never written":     {Error: "DNSError", Since: at, Attempts: 1},
-		"copied, short uid": {SHA256: digest, Object: "uid"},
+		"copied, short uid": {SHA256: digest, UIDMark: "uid"},
 		"before 1970":       {SHA256: digest, FetchedAt: time.Unix(-1, 0).UTC()},
 		"explained": {
 			Error: "BadStatus", GaveUp: true,

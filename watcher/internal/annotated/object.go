@@ -37,8 +37,8 @@ type Object struct {
 	Owners map[string]annotation.Ownership
 	// Owned is the common owner of all these keys, if they have one, as in most objects.
 	Owned annotation.Ownership
-	// Written is the time of the last write to the main annotation, if known.
-	Written time.Time
+	// MainAnnotatedAt is the time of the last write to the main annotation, if known.
+	MainAnnotatedAt time.Time
 	// AnnotatedAt is the time of the last write to any of our annotations, in seconds, if known.
 	AnnotatedAt time.Time
 	// EditedAt is the time of the last write by a manager other than the writer, in seconds, if
@@ -89,16 +89,7 @@ func (o *Object) Owner(key string) annotation.Ownership {
 }
 
 // Asked returns the request for a pair.
-func (o *Object) Asked(pair annotation.Pair) keystate.Asked {
-	asked := keystate.Asked{
-		Key: pair.Key, URL: pair.URL, SHA256: o.Request.SHA256[pair.Key], Rules: o.Request.Rules[pair.Key].Digest(),
-		Refresh: o.Request.Interval(pair.Key),
-	}
-	if o.Request.Suspended {
-		asked.Ignored = "it is suspended"
-	}
-	return asked
-}
+func (o *Object) Asked(pair annotation.Pair) keystate.Asked { return keystate.AskedOf(o.Request, pair) }
 
 // Shown returns what the object shows about a key.
 func (o *Object) Shown(key string) keystate.Object {
@@ -138,7 +129,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
 	// status.
 	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
-	o.Others = written.Divide(r.Grammar, o.Request, m.Annotations).Askers()
+	o.Others = written.TakeOthers(r.Grammar, o.Request, m.Annotations).Askers()
 	o.share()
 	o.Status = EntriesOf(written, o.Request.URL)
 	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
@@ -149,8 +140,8 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		}
 	}
 	if key, _, found := r.Grammar.Find(m.Annotations); found {
-		o.Written = owners.AnnotationChanged(key)
-		o.AnnotatedAt = o.Written
+		o.MainAnnotatedAt = owners.AnnotationChanged(key)
+		o.AnnotatedAt = o.MainAnnotatedAt
 		prefix, _, _ := strings.Cut(key, "/")
 		for _, name := range annotation.OptionNames() {
 			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.AnnotatedAt) {

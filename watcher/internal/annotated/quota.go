@@ -82,8 +82,8 @@ func (q *Quota) Get(name types.NamespacedName) *Object {
 	return q.get(name, (*Object).Checked)
 }
 
-// Look returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
-func (q *Quota) Look(name types.NamespacedName) *Object {
+// AsAnnotated returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
+func (q *Quota) AsAnnotated(name types.NamespacedName) *Object {
 	return q.get(name, (*Object).AsChecked)
 }
 
@@ -125,7 +125,7 @@ func requests(o *Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Su
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
 	pace.Every(ctx, c, settleInterval, func() {
 		if q.changed.Swap(false) {
-			for _, name := range q.Settle() {
+			for _, name := range q.Decide() {
 				notify(name)
 			}
 		}
@@ -139,9 +139,9 @@ type sum struct {
 	rate int64
 }
 
-// Settle decides about the namespaces that exceed a limit or did so before, and returns the affected
+// Decide decides about the namespaces that exceed a limit or did so before, and returns the affected
 // objects.
-func (q *Quota) Settle() (affected []types.NamespacedName) {
+func (q *Quota) Decide() (affected []types.NamespacedName) {
 	sums := map[string]sum{}
 	q.visit(func(o *Object) {
 		s := sums[o.Namespace]

@@ -69,7 +69,7 @@ func TestTheOldestConfigMapsGetTheKeys(t *testing.T) {
 		for _, n := range order {
 			b.asks(fmt.Sprint("cm-", n), n, 40, "")
 		}
-		b.Settle()
+		b.Decide()
 		for n, want := range []int{40, 40, 0, 0} {
 			b.Expect(b.keys(fmt.Sprint("cm-", n))).To(Equal(want), "cm-%d in order %v", n, order)
 		}
@@ -81,16 +81,16 @@ func TestARemovedKeyMakesRoomForTheNextOldestConfigMap(t *testing.T) {
 	for n := range 4 {
 		b.asks(fmt.Sprint("cm-", n), n, 5, "")
 	}
-	b.Settle()
+	b.Decide()
 	b.asks("cm-0", 0, 1, "")
-	b.Expect(b.Settle()).To(BeEmpty(), "objects with changed limits")
+	b.Expect(b.Decide()).To(BeEmpty(), "objects with changed limits")
 	b.asks("cm-1", 1, 1, "")
-	b.Expect(b.Settle()).To(HaveExactElements(named("cm-2")), "objects with changed limits")
+	b.Expect(b.Decide()).To(HaveExactElements(named("cm-2")), "objects with changed limits")
 	b.Expect(b.keys("cm-2")).To(Equal(5))
 	b.Expect(b.keys("cm-3")).To(BeZero())
 	b.asks("cm-2", 2, 3, "")
 	b.asks("cm-3", 3, 5, "")
-	b.Settle()
+	b.Decide()
 	b.Expect(b.keys("cm-3")).To(Equal(5), "within the limit")
 }
 
@@ -99,7 +99,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 100, "10s") // 100 refreshes a second
 	}
-	b.Expect(b.Settle()).To(HaveLen(10), "objects with changed limits")
+	b.Expect(b.Decide()).To(HaveLen(10), "objects with changed limits")
 	said := ""
 	for n := range 10 {
 		o := b.Get(named(fmt.Sprint("cm-", n)))
@@ -114,17 +114,17 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	for n := range 5 { // 50 refreshes a second; a factor of 2 requires less than 32
 		b.asks(fmt.Sprint("cm-", n), n, 100, "")
 	}
-	b.Settle()
+	b.Decide()
 	b.Expect(b.refresh("cm-9")).To(Equal(40*time.Second), "with half of the refreshes")
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 17, "10s") // 17 refreshes a second, more than 80 % of the bound
 	}
-	b.Settle()
+	b.Decide()
 	b.Expect(b.refresh("cm-9")).To(Equal(20*time.Second), "near the bound")
 	for n := range 10 {
 		b.asks(fmt.Sprint("cm-", n), n, 15, "10s")
 	}
-	b.Settle()
+	b.Decide()
 	b.Expect(b.refresh("cm-0")).To(Equal(10*time.Second), "within the bound")
 	b.Expect(b.Get(named("cm-0")).Request.Problems).To(BeEmpty())
 }
@@ -132,7 +132,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 func TestANamespaceWithinItsLimitsCostsNothing(t *testing.T) {
 	b := newBench(t, annotated.Limits{Keys: 10_000, Refreshes: 200})
 	b.asks("cm", 1, 1, "10s")
-	b.Expect(b.Settle()).To(BeNil())
+	b.Expect(b.Decide()).To(BeNil())
 	b.Expect(b.Get(named("cm"))).To(BeIdenticalTo(b.objects.Get(named("cm"))))
 	b.Expect(testing.AllocsPerRun(100, func() { b.Get(named("cm")) })).To(BeZero())
 }
@@ -186,12 +186,12 @@ func TestReadKeepsTheOwnersOfKeys(t *testing.T) {
 	annotations := asks("a=example.com b=example.com")
 	annotations[annotation.StatusKey] = `{"c":{"error":"Timeout"}}`
 	o := reader(t).Read(meta("ns/cm", "1", annotations))
-	for key, want := range map[string]annotation.State{
+	for key, want := range map[string]annotation.OwnerState{
 		"a": annotation.Foreign, "b": annotation.None, "c": annotation.None, "never requested": annotation.Unknown,
 	} {
 		g.Expect(o.Owner(key).State).To(Equal(want), key)
 	}
-	g.Expect(o.Written).To(BeTemporally("==", time.Unix(500, 0)))
+	g.Expect(o.MainAnnotatedAt).To(BeTemporally("==", time.Unix(500, 0)))
 	g.Expect(o.SeenAt).To(BeTemporally("==", time.Unix(1000, 0)))
 	g.Expect(o.Status.Of("c").Error).To(Equal("Timeout"))
 	garbled := meta("ns/cm", "1", map[string]string{annotation.DefaultKey: "not correct", annotation.StatusKey: "{"})

@@ -226,7 +226,7 @@ func entry(e status.Entry) action { return func(b *bench, k pipeline.Key) { b.en
 
 func failsWith(reason string) action { return entry(status.Entry{ErrorURL: url, Error: reason}) }
 
-func owned(by annotation.State) action {
+func owned(by annotation.OwnerState) action {
 	return func(b *bench, k pipeline.Key) {
 		b.of(k).Owners[k.Key] = annotation.Ownership{State: by, Fingerprint: "theirs"}
 	}

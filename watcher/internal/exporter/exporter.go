@@ -165,7 +165,7 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 		}
 		return max(0, of.TimeStamp.Sub(first)), nil
 	}
-	at, err := e.deps.Client.Waiting(ctx, c.AckFloor.Stream+1)
+	at, err := e.deps.Client.OldestWant(ctx, c.AckFloor.Stream+1)
 	if errors.Is(err, pipeline.ErrNoMessage) { // acknowledged in the meantime
 		return 0, nil
 	}

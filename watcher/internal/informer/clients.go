@@ -23,8 +23,8 @@ type Clients struct {
 	Close  func()
 }
 
-// Connect creates the clients without sending a request.
-func Connect(cluster *rest.Config) (*Clients, error) {
+// NewClients creates the clients without sending a request.
+func NewClients(cluster *rest.Config) (*Clients, error) {
 	watching, closeWatching := kube.Closable(cluster)
 	writing, closeWriting := kube.Closable(cluster)
 	c := &Clients{

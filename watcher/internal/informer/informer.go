@@ -13,10 +13,10 @@ import (
 )
 
 // Informer caches the objects of all watched namespaces. It is safe for concurrent use.
-type Informer[T Kept] struct {
+type Informer[T Cached] struct {
 	trim          func(object any) (trimmed[T], error)
 	notify        func(name types.NamespacedName, live bool)
-	count         func(Event)
+	count         func(EventKind)
 	now           func() time.Time
 	skipForbidden bool
 	// namespaces has "" for all, or each watched one.
@@ -36,18 +36,18 @@ type Config struct {
 }
 
 // Deps are the dependencies of an Informer for objects of type O.
-type Deps[O metav1.Object, T Kept] struct {
+type Deps[O metav1.Object, T Cached] struct {
 	// Read returns the part of an object to cache, or nil.
 	Read func(object O) T
 	// Notify is called for each change. live means that it comes from the watch, not from a list.
 	Notify func(name types.NamespacedName, live bool)
 	Now    func() time.Time
 	// Count, if set, is called for each event of a watch.
-	Count func(Event)
+	Count func(EventKind)
 }
 
 // New returns an empty informer.
-func New[O metav1.Object, T Kept](c Config, d Deps[O, T]) *Informer[T] {
+func New[O metav1.Object, T Cached](c Config, d Deps[O, T]) *Informer[T] {
 	s := &Informer[T]{
 		trim: transform(d.Read), notify: d.Notify, count: d.Count, now: d.Now, skipForbidden: c.SkipForbidden,
 		namespaces: map[string]*namespace[T]{}, objects: map[types.NamespacedName]T{}, synced: make(chan struct{}),

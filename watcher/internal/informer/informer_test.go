@@ -49,12 +49,12 @@ var _ = Describe("The informer", func() {
 	var (
 		s        *informer.Informer[*kept]
 		notified map[string]bool
-		counted  map[informer.Event]int
+		counted  map[informer.EventKind]int
 	)
 	open := func(c informer.Config) {
-		notified, counted = map[string]bool{}, map[informer.Event]int{}
+		notified, counted = map[string]bool{}, map[informer.EventKind]int{}
 		s = informer.New(c, informer.Deps[*metav1.PartialObjectMetadata, *kept]{
-			Read: read, Now: time.Now, Count: func(e informer.Event) { counted[e]++ },
+			Read: read, Now: time.Now, Count: func(e informer.EventKind) { counted[e]++ },
 			Notify: func(name types.NamespacedName, live bool) { notified[name.Namespace] = live },
 		})
 	}
@@ -107,7 +107,7 @@ var _ = Describe("The informer", func() {
 		Expect(changes()).To(Equal(map[string]bool{"a": false, "b": false}))
 		Expect(s.Len()).To(Equal(1))
 		Expect(watch.Bookmark("15")).To(Succeed())
-		Expect(counted).To(Equal(map[informer.Event]int{
+		Expect(counted).To(Equal(map[informer.EventKind]int{
 			informer.List: 2, informer.Added: 1, informer.Modified: 6, informer.Deleted: 2, informer.Bookmark: 1,
 		}))
 	})
@@ -197,7 +197,7 @@ var _ = Describe("The informer", func() {
 		Expect(s.Silence()).To(BeNumerically("<", time.Minute))
 	})
 
-	It("waits for a forbidden namespace, unless SkipRefused is set", func() {
+	It("waits for a forbidden namespace, unless SkipForbidden is set", func() {
 		both := []string{"a", "b"}
 		open(informer.Config{Namespaces: both})
 		s.Refuse("b")

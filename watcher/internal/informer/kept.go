@@ -23,7 +23,8 @@ type Meta struct {
 
 // MetaOf returns the Meta of an object.
 func MetaOf(object metav1.Object) Meta {
-	return Meta{NamespacedName: nameOf(object), UID: object.GetUID(), Version: kube.Version(object.GetResourceVersion())}
+	version := kube.ParseVersion(object.GetResourceVersion())
+	return Meta{NamespacedName: nameOf(object), UID: object.GetUID(), Version: version}
 }
 
 func (m *Meta) meta() *Meta { return m }
@@ -36,8 +37,8 @@ func (m *Meta) ResourceVersion() string {
 	return strconv.FormatUint(m.Version, 10)
 }
 
-// Kept is the cached part of an object: a pointer to an immutable struct that embeds its Meta.
-type Kept interface {
+// Cached is the cached part of an object: a pointer to an immutable struct that embeds its Meta.
+type Cached interface {
 	comparable
 	meta() *Meta
 }
@@ -48,7 +49,7 @@ func nameOf(object metav1.Object) types.NamespacedName {
 }
 
 // trimmed replaces an object while a list is received. It has the cached part, if any.
-type trimmed[T Kept] struct {
+type trimmed[T Cached] struct {
 	metav1.Object // empty, shared by all
 
 	name    types.NamespacedName
@@ -66,34 +67,34 @@ func (t trimmed[T]) isEmpty() bool { return t.kept == *new(T) }
 
 // transform returns a function that trims objects of type O, because managedFields alone may be larger
 // than the cached part.
-func transform[O metav1.Object, T Kept](read func(O) T) func(any) (trimmed[T], error) {
+func transform[O metav1.Object, T Cached](read func(O) T) func(any) (trimmed[T], error) {
 	nothing := &metav1.ObjectMeta{}
 	return func(object any) (trimmed[T], error) {
 		switch o := object.(type) {
 		case trimmed[T]:
 			return o, nil
 		case O:
-			return trimmed[T]{nothing, nameOf(o), kube.Version(o.GetResourceVersion()), read(o)}, nil
+			return trimmed[T]{nothing, nameOf(o), kube.ParseVersion(o.GetResourceVersion()), read(o)}, nil
 		}
 		return trimmed[T]{}, fmt.Errorf("read an object: unexpected type %T", object)
 	}
 }
 
-// Event is a kind of event from a watch.
-type Event string
+// EventKind is a kind of event from a watch.
+type EventKind string
 
 const (
 	// Added: the watch delivers a new object.
-	Added Event = "added"
+	Added EventKind = "added"
 	// Modified: an object changed.
-	Modified Event = "modified"
+	Modified EventKind = "modified"
 	// Deleted: the object is gone, or no longer matches the selector.
-	Deleted Event = "deleted"
+	Deleted EventKind = "deleted"
 	// Bookmark: the watch is alive.
-	Bookmark Event = "bookmark"
+	Bookmark EventKind = "bookmark"
 	// List: all objects of a namespace at once.
-	List Event = "list"
+	List EventKind = "list"
 )
 
-// Events returns all kinds of events.
-func Events() []Event { return []Event{Added, Modified, Deleted, Bookmark, List} }
+// EventKinds returns all kinds of events.
+func EventKinds() []EventKind { return []EventKind{Added, Modified, Deleted, Bookmark, List} }

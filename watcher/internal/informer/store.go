@@ -12,7 +12,7 @@ import (
 )
 
 // namespace is the state of the watch of one namespace, or of all. Its reflector fills the informer through it.
-type namespace[T Kept] struct {
+type namespace[T Cached] struct {
 	*Informer[T]
 
 	// name is empty for all.
@@ -70,7 +70,7 @@ func (n *namespace[T]) Update(object any) error { return n.take(object, Modified
 func (n *namespace[T]) Delete(object any) error { return n.take(object, Deleted, -1) }
 
 // take handles an event that changes the number of watched objects by more.
-func (n *namespace[T]) take(object any, e Event, more int) error {
+func (n *namespace[T]) take(object any, e EventKind, more int) error {
 	o, err := n.trim(object)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (n *namespace[T]) Replace(list []any, version string) error {
 	n.mu.Lock()
 	n.watched, n.listed = len(list), true
 	changed := n.replace(listed)
-	n.latest.Store(kube.Version(version)) // which may be lower
+	n.latest.Store(kube.ParseVersion(version)) // which may be lower
 	n.checkSynced()
 	n.mu.Unlock()
 	for _, name := range changed {
@@ -141,7 +141,7 @@ func (n *namespace[T]) Bookmark(version string) error {
 	n.noteEvent(Bookmark)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.note(kube.Version(version))
+	n.note(kube.ParseVersion(version))
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (n *namespace[T]) Bookmark(version string) error {
 func (n *namespace[T]) Resync() error { return nil }
 
 // noteEvent records a response of the watch.
-func (n *namespace[T]) noteEvent(e Event) {
+func (n *namespace[T]) noteEvent(e EventKind) {
 	n.beat()
 	if n.count != nil {
 		n.count(e)

@@ -104,7 +104,7 @@ func (s *Informer[T]) Watch(ctx context.Context, from Source) {
 }
 
 // namespaceWatch is the watch of one namespace, or of all.
-type namespaceWatch[T Kept] struct {
+type namespaceWatch[T Cached] struct {
 	Source
 	*namespace[T]
 
@@ -167,7 +167,7 @@ func (w *namespaceWatch[T]) restored(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	now := kube.Version(accessor.GetResourceVersion())
+	now := kube.ParseVersion(accessor.GetResourceVersion())
 	if now == 0 || now >= latest {
 		return false
 	}

@@ -57,7 +57,7 @@ func storedObject(n int) *metav1.PartialObjectMetadata {
 	url := fmt.Sprintf("https://data.example.com/configuration/%d.json", n)
 	s := status.Status{Keys: map[string]status.Entry{"mydata": {
 		URL: url, SHA256: sum, Size: 1000, FetchedAt: time.Now(),
-		Object: "12345678", Fence: status.Fence{Epoch: epoch, Seq: uint64(n)},
+		UIDMark: "12345678", Fence: status.Fence{Epoch: epoch, Seq: uint64(n)},
 	}}}
 	fields := metav1.NewFieldsV1(
 		`{"f:data":{"f:mydata":{}},"f:metadata":{"f:annotations":{"f:x-kv8s.io/curl-status":{}}}}`)

@@ -63,9 +63,9 @@ type Notice struct {
 // object.
 const maxStatusBytes = 32 << 10
 
-// Make compares an object with the wants in the stream. A nil object is gone or was never
+// For compares an object with the wants in the stream. A nil object is gone or was never
 // annotated.
-func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
+func For(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	m := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
@@ -349,7 +349,7 @@ func (m *planner) unproven(key string) bool {
 	case annotation.Ours:
 		return false
 	case annotation.None:
-		return m.object.Written.IsZero()
+		return m.object.MainAnnotatedAt.IsZero()
 	default:
 		return true
 	}

@@ -47,7 +47,7 @@ func written(change ...func(*status.Entry)) *status.Entry {
 }
 
 // on sets the uid of the object that the entry was written on.
-func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.Object = uid } }
+func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.UIDMark = uid } }
 
 // found marks the value of a foreign owner as right.
 func found(owner annotation.Ownership) func(*status.Entry) {
@@ -97,10 +97,12 @@ func with(e annotated.Entries, key string, entry status.Entry) annotated.Entries
 
 func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
 	c := call{wants: map[string]wantindex.Want{}, object: &annotated.Object{
-		Meta:    informer.Meta{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cm"}, UID: "uid", Version: 5},
-		Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
-		Owners:  map[string]annotation.Ownership{"k": owner},
-		Written: time.Unix(1, 0),
+		Meta: informer.Meta{
+			NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cm"}, UID: "uid", Version: 5,
+		},
+		Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: url}}},
+		Owners:          map[string]annotation.Ownership{"k": owner},
+		MainAnnotatedAt: time.Unix(1, 0),
 	}}
 	if entry != nil {
 		c.object.Status = with(c.object.Status, "k", *entry)
@@ -117,7 +119,7 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 // decide summarizes a plan: cause and properties of its only want, conditions and keys.
 func (c call) decide(t *testing.T) string {
 	t.Helper()
-	p := plan.Make(c.object, c.wants, epoch)
+	p := plan.For(c.object, c.wants, epoch)
 	var words []string
 	add := func(word string, when bool) {
 		if when {
@@ -230,7 +232,7 @@ func TestMakeOneKey(t *testing.T) {
 	check("deleted, and found lost", about(none, written(), wanted(resolved, lost)), "drift of:none last:7 Drifted:k")
 	check("deleted, another fetch in flight", about(none, written(), wanted(at(8))), "drift of:none last:8 Drifted:k")
 	check("deleted, managedFields empty",
-		about(none, written(), wanted(resolved), func(c *call) { c.object.Written = time.Time{} }),
+		about(none, written(), wanted(resolved), func(c *call) { c.object.MainAnnotatedAt = time.Time{} }),
 		"drift readFirst of:none last:7 Drifted:k")
 	check("edited", about(foreign, written(), wanted(resolved)), "drift readFirst of:kubectl/Update/T1~ last:7 Drifted:k")
 	check("edited, being repaired", about(foreign, written(), wanted(at(8), drift("kubectl/Update/T1"))), "Drifted:k")
@@ -263,7 +265,7 @@ func TestMakeOneKey(t *testing.T) {
 	check("a copy replaced our status and requests another url",
 		about(foreign, written(on("another")), wanted(resolved, otherRequest)),
 		"changed readFirst of:kubectl/Update/T1 last:7")
-	check("a copy of a failure, not ours", about(foreign, &status.Entry{Error: "Timeout", Object: "another"}, nil),
+	check("a copy of a failure, not ours", about(foreign, &status.Entry{Error: "Timeout", UIDMark: "another"}, nil),
 		"KeyExists:k")
 	check("not copied", about(ours, written(on("uid")), wanted(resolved)), "")
 
@@ -303,7 +305,7 @@ func TestMakeManyKeys(t *testing.T) {
 	c.object.Owners = map[string]annotation.Ownership{"a": none, "b": none, "taken": foreign}
 	c.object.Status = with(c.object.Status, "gone", *written())
 	c.wants["gone"], c.wants["taken"] = *wanted(), *wanted()
-	p := plan.Make(c.object, c.wants, epoch)
+	p := plan.For(c.object, c.wants, epoch)
 	var published []string
 	for _, w := range p.Publish {
 		published = append(published, w.Key)
@@ -316,7 +318,7 @@ func TestMakeManyKeys(t *testing.T) {
 
 func TestMakeRetractsAllWantsOfADeletedObject(t *testing.T) {
 	t.Parallel()
-	p := plan.Make(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
+	p := plan.For(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
@@ -338,7 +340,7 @@ func TestWantCarriesTheStatusOfItsKey(t *testing.T) {
 	} {
 		call := about(none, nil, nil)
 		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
-		w := plan.Make(call.object, nil, epoch).Publish[0]
+		w := plan.For(call.object, nil, epoch).Publish[0]
 		carried := w.Status != ""
 		NewWithT(t).Expect(carried).To(Equal(c.carried), name)
 		NewWithT(t).Expect(w.ReadFirst).To(Equal(c.readFirst), name)
@@ -349,13 +351,13 @@ func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	occurrence := func(c call) string {
 		t.Helper()
-		p := plan.Make(c.object, c.wants, epoch)
+		p := plan.For(c.object, c.wants, epoch)
 		NewWithT(t).Expect(p.Notices).To(HaveLen(1))
 		return p.Notices[0].Occurrence
 	}
 	invalid := func(text string, changed int64) call {
 		return about(none, nil, nil,
-			func(c *call) { c.object.Invalid, c.object.Written = errors.New(text), time.Unix(changed, 0) })
+			func(c *call) { c.object.Invalid, c.object.MainAnnotatedAt = errors.New(text), time.Unix(changed, 0) })
 	}
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
 	problem := func(key, rule, text string) call {
@@ -386,7 +388,7 @@ func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	t.Parallel()
 	entry := func(reason, url, object string) *status.Entry {
-		return &status.Entry{Error: reason, ErrorURL: url, Object: object}
+		return &status.Entry{Error: reason, ErrorURL: url, UIDMark: object}
 	}
 	for name, c := range map[string]struct {
 		call
@@ -401,7 +403,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
 		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
 	} {
-		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Report).To(Equal(c.want), name)
+		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).Report).To(Equal(c.want), name)
 	}
 }
 
@@ -419,7 +421,7 @@ func TestEpoch(t *testing.T) {
 		"of another object": {written(on("another"), laterStream), epoch, status.Fence{}},
 	} {
 		c := about(ours, tt.entry, nil)
-		p := plan.Make(c.object, nil, epoch)
+		p := plan.For(c.object, nil, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveExactElements(And(HaveField("GetEpoch()", tt.want),
 			HaveField("After", tt.held))), name)
 	}

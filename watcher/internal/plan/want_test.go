@@ -66,7 +66,7 @@ func TestFieldsOfAWant(t *testing.T) {
 			w.Cached = &v1.Cached{Sha256: sum}
 		})},
 	} {
-		p := plan.Make(tt.object, tt.wants, epoch)
+		p := plan.For(tt.object, tt.wants, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveLen(1), name)
 		NewWithT(t).Expect(proto.Equal(p.Publish[0].Want, tt.want)).To(BeTrue(), "%s: %v", name, p.Publish)
 	}
@@ -113,7 +113,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"fixed":                    {about(none, nil, nil, has("bad")), "", true},
 		"nothing":                  {about(none, nil, nil), "", false},
 	} {
-		p := plan.Make(tt.object, tt.wants, epoch)
+		p := plan.For(tt.object, tt.wants, epoch)
 		NewWithT(t).Expect(p.Problem).To(Equal(tt.problem), name)
 		NewWithT(t).Expect(p.Report).To(Equal(tt.report), name)
 	}
@@ -140,10 +140,10 @@ func TestNotesOfNotices(t *testing.T) {
 			about(foreign, nil, nil),
 		},
 	} {
-		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Notices).To(HaveExactElements(
+		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).Notices).To(HaveExactElements(
 			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
 	}
-	NewWithT(t).Expect(plan.Make(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))
+	NewWithT(t).Expect(plan.For(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))
 }
 
 // A finding of the audit does not count.

@@ -112,7 +112,7 @@ func event(o *annotated.Object, n plan.Notice, again bool) kube.Event {
 		Note: n.Note, Occurrence: n.Occurrence,
 	}
 	if again {
-		e.Occurrence += "\x00" + o.Written.Format(time.RFC3339)
+		e.Occurrence += "\x00" + o.MainAnnotatedAt.Format(time.RFC3339)
 	}
 	return e
 }

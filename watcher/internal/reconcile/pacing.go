@@ -31,7 +31,7 @@ type pacing struct {
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
 	repairs   memory[pipeline.Key, *pace.Repairs]
-	requests  memory[types.NamespacedName, request]
+	requests  memory[types.NamespacedName, requestMemo]
 	limiter   removalLimiter
 }
 
@@ -40,7 +40,7 @@ func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
 		config: c, deps: d, lines: lines,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		repairs:   newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
-		requests: newMemory[types.NamespacedName](func(s request) bool {
+		requests: newMemory[types.NamespacedName](func(s requestMemo) bool {
 			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
 	}
@@ -67,8 +67,8 @@ func (p *pacing) recordPublish(name types.NamespacedName) {
 // maxRequestPause is the maximum pause before a request to the writer is repeated.
 const maxRequestPause = time.Hour
 
-// request is the last message that asked the writer to reconcile an object.
-type request struct {
+// requestMemo is the last message that asked the writer to reconcile an object.
+type requestMemo struct {
 	uid types.UID
 	// explain is a digest of the problems for the status, and remove has the keys to remove.
 	explain [sha256.Size]byte
@@ -78,20 +78,20 @@ type request struct {
 	times   int
 }
 
-// requestOf returns the request of a plan.
-func requestOf(o *annotated.Object, p *plan.Plan) request {
+// memoOf returns the memo of the request of a plan.
+func memoOf(o *annotated.Object, p *plan.Plan) requestMemo {
 	text := strings.Join(append(p.Occupied, p.Problem), "\x00")
-	return request{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
+	return requestMemo{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 
 // same reports whether two requests have the same content.
-func (r request) same(other request) bool {
+func (r requestMemo) same(other requestMemo) bool {
 	return r.uid == other.uid && r.explain == other.explain && slices.Equal(r.remove, other.remove)
 }
 
 // pause returns the pause before the request is repeated. It grows because the writer may lack
 // permissions, or another controller may revert its changes.
-func (r request) pause(repeat time.Duration) time.Duration {
+func (r requestMemo) pause(repeat time.Duration) time.Duration {
 	return min(repeat<<min(r.times-1, 10), max(repeat, maxRequestPause))
 }
 
@@ -101,7 +101,7 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sent, ok := p.requests.entries[name]
-	same := ok && o != nil && sent.same(requestOf(o, of))
+	same := ok && o != nil && sent.same(memoOf(o, of))
 	if !of.Report && len(of.Remove) == 0 {
 		// The pause keeps growing if another controller keeps reverting the writer's changes.
 		if !same || p.requests.expired(sent) {
@@ -124,7 +124,7 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := requestOf(o, of)
+	next := memoOf(o, of)
 	next.epoch, next.at = p.deps.Index.Epoch(), p.deps.Clock.Now()
 	next.times = p.requests.entries[o.NamespacedName].times + 1
 	if len(of.Remove) > 0 && p.config.MaxRemovals.Keys > 0 {
@@ -136,11 +136,11 @@ func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
 // settling is the resolution of the times in managedFields.
 const settling = time.Second
 
-// limitRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
+// delayRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
 // that a conflict with another controller causes no hot loop. One Event replaces the Event of each drift.
 // A check that settles a fingerprint waits until its second is over: the object was seen at that time. It
 // returns the time until the next repair.
-func (p *pacing) limitRepairs(
+func (p *pacing) delayRepairs(
 	name types.NamespacedName, seen time.Time, of *plan.Plan,
 ) (again time.Duration) {
 	p.mu.Lock()

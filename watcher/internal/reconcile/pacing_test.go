@@ -105,7 +105,7 @@ func (b *bench) reconcileInvalid(text string) {
 
 // invalid makes the annotations invalid (valid if text is empty).
 func (b *bench) invalid(text string) {
-	b.object.Invalid, b.object.Written = nil, b.clock.Now()
+	b.object.Invalid, b.object.MainAnnotatedAt = nil, b.clock.Now()
 	if text != "" {
 		b.object.Invalid = errors.New(text)
 	}
@@ -278,7 +278,7 @@ func TestANamespaceOverItsBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 				NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("cm-", n)},
 				UID:            types.UID(fmt.Sprint(namespace, n)), Version: 1,
 			},
-			Written: b.clock.Now(), Request: annotation.Request{Present: true}, Invalid: errors.New("not correct"),
+			MainAnnotatedAt: b.clock.Now(), Request: annotation.Request{Present: true}, Invalid: errors.New("not correct"),
 		}
 	}
 	for n := range mistakes {

@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 					"--annotation-keys has changed; `curlctl doctor` lists them")
 		})
 	}
-	p := plan.Make(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
+	p := plan.For(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	again = r.pacing.limitRemovals(o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
@@ -145,10 +145,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		}
 	}
 	if o != nil {
-		again = pace.Soonest(again, r.pacing.limitRepairs(name, o.SeenAt, &p))
+		again = pace.Soonest(again, r.pacing.delayRepairs(name, o.SeenAt, &p))
 	}
 	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
-	r.fulfilPins(ctx, o, &p)
+	r.leavePinsToWriter(ctx, o, &p)
 	changed := r.notices.queue(name, o, p.Notices)
 	done, err := r.carryOut(ctx, name, o, p)
 	if changed || done {
@@ -161,10 +161,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 // lookup is the maximum time to look for the pinned bodies of an object in the history.
 const lookup = time.Second
 
-// fulfilPins asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their wants only
-// set the refresh timer. If the body is gone when the writer looks, the audit finds the key. A key that holds the body
-// is fetched, because it has another URL now, and so is one with a copied status, which the writer does not trust.
-func (r *Reconciler) fulfilPins(ctx context.Context, o *annotated.Object, p *plan.Plan) {
+// leavePinsToWriter asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their
+// wants only set the refresh timer. If the body is gone when the writer looks, the audit finds the key. A key that
+// holds the body is fetched, because it has another URL now, and so is one with a copied status, which the writer does
+// not trust.
+func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object, p *plan.Plan) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
 	pins := 0

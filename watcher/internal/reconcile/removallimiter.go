@@ -153,7 +153,7 @@ func (p *pacing) unsent(o *annotated.Object) (keys int) {
 	sent, ok := p.requests.entries[o.NamespacedName]
 	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
-		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).Written()
+		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).HasBody()
 		if ours && (!ok || sent.uid != o.UID || !slices.Contains(sent.remove, key)) {
 			keys++
 		}

@@ -31,11 +31,11 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 	for n := range objects {
 		name := types.NamespacedName{Namespace: fmt.Sprint("ns-", n%namespaces), Name: fmt.Sprint("cm-", n)}
 		b.others = append(b.others, &annotated.Object{
-			Meta:    informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1},
-			Written: b.clock.Now(),
-			Request: annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
-			Status:  entries(map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}),
-			Owned:   annotation.Ownership{State: annotation.Ours},
+			Meta:            informer.Meta{NamespacedName: name, UID: types.UID(fmt.Sprint("uid-", n)), Version: 1},
+			MainAnnotatedAt: b.clock.Now(),
+			Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
+			Status:          entries(map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}),
+			Owned:           annotation.Ownership{State: annotation.Ours},
 		})
 	}
 	b.reconcileAll(b.others)
@@ -116,7 +116,7 @@ func TestTooManyRemovalsInANamespaceAreStopped(t *testing.T) {
 func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		owner            annotation.State
+		owner            annotation.OwnerState
 		removed, stopped int
 	}{
 		"forged":           {annotation.None, 256, 0},
@@ -135,7 +135,7 @@ func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 				Meta: informer.Meta{
 					NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil", Version: 1,
 				},
-				Written: b.clock.Now(), Status: entries(forged), Owned: annotation.Ownership{State: c.owner},
+				MainAnnotatedAt: b.clock.Now(), Status: entries(forged), Owned: annotation.Ownership{State: c.owner},
 			})
 			b.reconcileAll(b.others[250:])
 			b.removePairs(b.others[:5]...)

@@ -100,7 +100,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.index.Reset(epoch, nil)
 	b.object = &annotated.Object{
-		Meta: informer.Meta{NamespacedName: cm, UID: "uid", Version: 1}, Written: b.clock.Now(),
+		Meta: informer.Meta{NamespacedName: cm, UID: "uid", Version: 1}, MainAnnotatedAt: b.clock.Now(),
 		Request: annotation.Request{Present: true},
 		Owners:  map[string]annotation.Ownership{},
 	}
@@ -325,7 +325,7 @@ func TestAPinnedBodyThatTheKeyHoldsIsFetchedFromANewURL(t *testing.T) {
 		pinned := b.keep("body")
 		b.object.Request.SHA256 = map[string]string{"k": pinned}
 		b.object.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{
-			"k": {URL: "https://example.com/1", SHA256: pinned, Object: on},
+			"k": {URL: "https://example.com/1", SHA256: pinned, UIDMark: on},
 		}}, nil)
 		b.object.Owners = map[string]annotation.Ownership{"k": {State: annotation.Ours}}
 		b.request("https://example.com/2", "k")

@@ -82,7 +82,7 @@ func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 		Drift:     w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0,
 		Forced:    w.GetCause() == v1.Cause_CAUSE_NOW,
-		Version:   kube.Version(w.GetResourceVersion()),
+		Version:   kube.ParseVersion(w.GetResourceVersion()),
 		At:        at,
 	}
 }

@@ -66,7 +66,7 @@ const (
 func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	content, want := i.Result.GetContent(), i.Result.GetWant()
 	switch {
-	case h.found == nil, h.found.Rests():
+	case h.found == nil, h.found.Paused():
 		return
 	case content.GetCredential() && !h.config.Credentials:
 		h.metrics.versions.WithLabelValues(versionCredential).Inc()
@@ -84,7 +84,7 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 
 func (h *history) failed(err error) {
 	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		h.found.Rest()
+		h.found.Pause()
 		return
 	}
 	h.metrics.versions.WithLabelValues(versionFailed).Inc()

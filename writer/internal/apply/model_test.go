@@ -326,11 +326,11 @@ func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 // observe publishes the want of one pair, if there is one.
 func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
 	o := ownerOf(cm, pair.Key)
-	if !entry.Written() && o.State == annotation.Foreign {
+	if !entry.HasBody() && o.State == annotation.Foreign {
 		return
 	}
 	w := m.want(cm, pair)
-	holds := entry.Written() && entry.URL == pair.URL
+	holds := entry.HasBody() && entry.URL == pair.URL
 	intact := o.State == annotation.Ours || o.Fingerprint == entry.Drift
 	w.ReadFirst = o.State == annotation.Unknown
 	switch {

@@ -128,7 +128,7 @@ func (m *model) settled() bool {
 	noted := m.status(cm)
 	for _, pair := range request.Pairs {
 		e, o := noted.Keys[pair.Key], ownerOf(cm, pair.Key)
-		if !e.Written() && (o.State == annotation.Foreign || e.Error == "KeyExists") {
+		if !e.HasBody() && (o.State == annotation.Foreign || e.Error == "KeyExists") {
 			continue // S4
 		}
 		value, exists := values(cm)[pair.Key]

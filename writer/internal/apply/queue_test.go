@@ -302,7 +302,7 @@ func TestApplyOnlyAddsKeys(t *testing.T) {
 		"an existing key": {func(_ *plan.Object, p *plan.Plan) { p.Values["theirs"] = &plan.Value{} }, false},
 		"a removed key":   {func(_ *plan.Object, p *plan.Plan) { p.Values["gone"] = nil }, false},
 		"values not read": {func(o *plan.Object, _ *plan.Plan) { o.Values = nil }, false},
-		"not live":        {func(o *plan.Object, _ *plan.Plan) { o.Freshness = plan.Remembered }, false},
+		"not live":        {func(o *plan.Object, _ *plan.Plan) { o.Freshness = plan.FromPatch }, false},
 		"no value":        {func(_ *plan.Object, p *plan.Plan) { p.Values = nil }, false},
 		"no status":       {func(_ *plan.Object, p *plan.Plan) { p.Status = "" }, false},
 	} {

@@ -36,11 +36,11 @@ type task struct {
 // start chooses the newest object that needs no request: the cached one, or the one in the wants.
 func (t *task) start() {
 	if cached := t.objects.Get(t.ref); cached != nil && t.covers(cached.ResourceVersion) {
-		t.object, t.known = t.config.Decoder.Decode(cached, plan.Remembered), true
+		t.object, t.known = t.config.Decoder.Decode(cached, plan.FromPatch), true
 		return
 	}
 	t.objects.Drop(t.ref)
-	if t.object, t.known = t.config.Decoder.Assume(t.items); t.known {
+	if t.object, t.known = t.config.Decoder.FromWants(t.items); t.known {
 		t.known = t.signed()
 	}
 }
@@ -69,7 +69,7 @@ func (t *task) covers(version string) bool {
 		if seen == "" || seen == version {
 			continue
 		}
-		if other := kube.Version(seen); other == 0 || kube.Version(version) <= other { // not comparable, or later
+		if other := kube.ParseVersion(seen); other == 0 || kube.ParseVersion(version) <= other { // not comparable, or later
 			return false
 		}
 	}

@@ -98,7 +98,7 @@ func jsonSize(text []byte) int {
 // holds reports whether the key has the body with that digest. A foreign key belongs to another
 // field manager, and we never wrote it.
 func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
-	if !entry.Written() && b.isForeign(key, owner) {
+	if !entry.HasBody() && b.isForeign(key, owner) {
 		return false, true
 	}
 	switch owner.State {
@@ -123,7 +123,7 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	if !entry.Failing() && entry.URL == i.url() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
-	next := entry.Recovered()
+	next := entry.WithoutFailure()
 	next.URL, next.Fence = i.url(), i.Fence
 	return b.healthy(i, entry, next)
 }

@@ -51,7 +51,7 @@ func TestEntryOfABody(t *testing.T) {
 		binary := strings.HasSuffix(tt.body, "\xff")
 		want := status.Entry{
 			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at,
-			Binary: binary, Object: "uid-1", Fence: fence(6),
+			Binary: binary, UIDMark: "uid-1", Fence: fence(6),
 		}
 		g := NewWithT(t)
 		got, p := entryAfter(t, tt.object, item)
@@ -88,7 +88,7 @@ func TestEntryOfAFailure(t *testing.T) {
 		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
 		g := NewWithT(t)
 		g.Expect(got).To(And(HaveField("Since", tt.since), HaveField("ErrorURL", tt.failing),
-			HaveField("Attempts", BeEquivalentTo(3)), HaveField("Object", "uid-1")), name)
+			HaveField("Attempts", BeEquivalentTo(3)), HaveField("UIDMark", "uid-1")), name)
 		g.Expect(got.Why()).To(Equal(status.Explanation{
 			HTTPStatus: 503, Message: "data.example.com responded with 503", NextTry: next.AsTime(),
 			WaitsFor: "pause of data.example.com",
@@ -202,7 +202,7 @@ func TestALongStatusIsShortened(t *testing.T) {
 			state = "without sizes"
 		}
 		NewWithT(t).Expect(s.Keys).To(And(HaveKeyWithValue(theKey, HaveField("Fence", fence(6))),
-			HaveKeyWithValue("taken", HaveField("Written()", true)), HaveKeyWithValue("well", HaveField("Written()", true)),
+			HaveKeyWithValue("taken", HaveField("HasBody()", true)), HaveKeyWithValue("well", HaveField("HasBody()", true)),
 			HaveKeyWithValue("failing", HaveField("Failing()", true))), "in %d bytes: %s", room, p.Status)
 		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" &&
 			len(p.Status) > room {

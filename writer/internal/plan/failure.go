@@ -17,7 +17,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Verdict: Late}
 	}
 	entry := b.status.Keys[key]
-	if owner := b.owner(key); !entry.Written() && b.isForeign(key, owner) {
+	if owner := b.owner(key); !entry.HasBody() && b.isForeign(key, owner) {
 		return b.obstacle(i, NotOurs, keyExists)
 	}
 	since := i.observed()
@@ -32,7 +32,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	another := since.After(entry.Since) && i.Result.GetCause() != v1.Cause_CAUSE_AUDIT
 	reworded := f.GetAgain() && entry.Why().Message != "" && entry.Why().Message != next.Message
 	changed := !sameState(entry, next) || b.unexplained(key, entry, next) || reworded
-	event := failed(i, next, actionFetch, failureNote(i, f, next))
+	event := failureEvent(i, next, actionFetch, failureNote(i, f, next))
 	event.Again = i.Result.GetObservedAt().AsTime()
 	switch {
 	case changed:
@@ -105,7 +105,7 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 	changed := !sameFailure(entry, next)
 	decision := Decision{Verdict: verdict, Rejected: changed && class == contentRejected}
 	if changed || class == writeFailed {
-		decision.Events = []Event{failed(i, next, actionWrite, note)}
+		decision.Events = []Event{failureEvent(i, next, actionWrite, note)}
 	}
 	if changed {
 		b.set(i.Key.Key, next)

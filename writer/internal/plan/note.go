@@ -41,8 +41,8 @@ const (
 	actionRemove = "Remove"
 )
 
-// failed returns the Event for a failing entry.
-func failed(i Item, entry status.Entry, action, note string) Event {
+// failureEvent returns the Event for a failing entry.
+func failureEvent(i Item, entry status.Entry, action, note string) Event {
 	if cause := condition.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
 		note += " [" + cause + "]"
 	}
@@ -74,7 +74,7 @@ func Recovered(i Item) Event {
 
 // failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	note := condition.Sentence(i.Result.GetWant(), f) + "; " + condition.Value(i.Key.Key, entry.Written())
+	note := condition.Sentence(i.Result.GetWant(), f) + "; " + condition.Value(i.Key.Key, entry.HasBody())
 	if condition.Terminal(i.url(), f) {
 		return note + "; " + condition.Permanent
 	}
@@ -101,15 +101,15 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	case class == writeFailed && o == Stripped:
 		return condition.Stripped
 	case class == writeFailed && o == Failed:
-		return condition.Failed + "; " + condition.Value(key, entry.Written()) + "; retrying"
+		return condition.Failed + "; " + condition.Value(key, entry.HasBody()) + "; retrying"
 	case class == bodyTooLarge && o == ObjectTooLarge:
-		return condition.ObjectTooLarge(key, size) + "; " + condition.Value(key, entry.Written())
+		return condition.ObjectTooLarge(key, size) + "; " + condition.Value(key, entry.HasBody())
 	case class == writeFailed && o == NoRoom:
-		return condition.NoRoom + "; " + condition.Value(key, entry.Written()) + "; shorten or remove an annotation"
+		return condition.NoRoom + "; " + condition.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
 	case class == writeFailed:
-		return note + "; " + condition.Value(key, entry.Written()) + "; retrying"
+		return note + "; " + condition.Value(key, entry.HasBody()) + "; retrying"
 	default:
-		return note + "; " + condition.Value(key, entry.Written())
+		return note + "; " + condition.Value(key, entry.HasBody())
 	}
 }
 
@@ -127,7 +127,7 @@ func Refusal(o *Object, i Item, by Obstacle) Event {
 		recorded = o.Status.Keys[i.Key.Key]
 	}
 	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
-	event := failed(i, entry, actionWrite, obstacleNote(i, entry, by))
+	event := failureEvent(i, entry, actionWrite, obstacleNote(i, entry, by))
 	event.Occurrence = occurrences[by]
 	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + recorded.Fence.String()
 	return event
@@ -145,7 +145,7 @@ func Denial(i Item, noToken bool) Event {
 	if noToken {
 		text = "the API server does not accept the token of curl-me-that; " + waits + " for a new one"
 	}
-	return failed(i, entry, actionWrite, text)
+	return failureEvent(i, entry, actionWrite, text)
 }
 
 // OverBudget returns the Event for an item of a namespace that exceeded its write budget. It counts as the
@@ -153,8 +153,8 @@ func Denial(i Item, noToken bool) Event {
 func OverBudget(o *Object, i Item) Event {
 	recorded := o.Status.Keys[i.Key.Key]
 	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
-	event := failed(i, entry, actionWrite,
-		"the namespace exceeded its write budget; "+condition.Value(i.Key.Key, entry.Written())+"; retrying later")
+	event := failureEvent(i, entry, actionWrite,
+		"the namespace exceeded its write budget; "+condition.Value(i.Key.Key, entry.HasBody())+"; retrying later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + recorded.Fence.String()
 	return event
 }

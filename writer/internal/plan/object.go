@@ -20,10 +20,10 @@ import (
 type Freshness int
 
 const (
-	// Assumed means that the object comes from the watcher's want.
-	Assumed Freshness = iota + 1
-	// Remembered means that the object comes from our last patch.
-	Remembered
+	// FromWant means that the object comes from the watcher's want.
+	FromWant Freshness = iota + 1
+	// FromPatch means that the object comes from our last patch.
+	FromPatch
 	// Live means that the object was just read.
 	Live
 )
@@ -132,7 +132,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o.HasStatus = has
 	// An unreadable status counts as empty and is replaced.
 	o.Status, _ = status.Parse(text)
-	o.Others = o.Status.Divide(d.Grammar, o.Request, m.Annotations)
+	o.Others = o.Status.TakeOthers(d.Grammar, o.Request, m.Annotations)
 	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
 	asked := func(key string) bool {
 		_, written := o.Status.Keys[key]
@@ -174,14 +174,14 @@ func applied(text string, concerns func(key string) bool) map[string]bool {
 	return keys
 }
 
-// Assume returns the object as the wants of items describe it. It reports whether that is enough for a write
+// FromWants returns the object as the wants of items describe it. It reports whether that is enough for a write
 // without a read: all wants have the same version, the watcher knew the owners of the keys, and only one
 // annotation can have asked.
-func (d Decoder) Assume(items []Item) (*Object, bool) {
+func (d Decoder) FromWants(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	keys := d.Grammar.Keys()
 	o := &Object{
-		Freshness:       Assumed,
+		Freshness:       FromWant,
 		UID:             types.UID(first.GetUid()),
 		ResourceVersion: first.GetResourceVersion(),
 		Request: annotation.Request{
@@ -232,7 +232,7 @@ func (o *Object) Unrecorded() bool {
 // owner returns the owner of key. For an assumed object, the watcher asserts that the key is ours
 // or does not exist.
 func (o *Object) owner(key string) annotation.Ownership {
-	if o.Freshness != Assumed {
+	if o.Freshness != FromWant {
 		owner := o.Owners.Of(key)
 		if owner.State == annotation.None && o.ownersIncomplete {
 			owner.State = annotation.Unknown

@@ -124,7 +124,7 @@ func (b *builder) adoptCopied(i Item) {
 	}
 	live, exists := b.digest(key)
 	if exists && live == entry.SHA256 {
-		b.status.Keys[key] = entry.Body()
+		b.status.Keys[key] = entry.OnlyBody()
 	} else {
 		b.status.Keys[key] = status.Entry{}
 	}
@@ -138,11 +138,11 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 		return nil
 	case entry.Failing():
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
-			return []Event{failed(i, entry, actionFetch, failureNote(i, f, entry))}
+			return []Event{failureEvent(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
-		return []Event{failed(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))}
+		return []Event{failureEvent(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))}
 	case entry.Available != "" && entry.Available == i.Result.GetContent().GetSha256():
-		return []Event{updateAvailable(i, entry.Written(), entry.Available)}
+		return []Event{updateAvailable(i, entry.HasBody(), entry.Available)}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
 		return []Event{Recovered(i)}
 	}
@@ -168,7 +168,7 @@ func (b *builder) digest(key string) (digest string, exists bool) {
 
 // set replaces the entry of a key.
 func (b *builder) set(key string, entry status.Entry) {
-	entry.Object, entry.Annotation = status.Mark(b.object.UID), annotation.Asker(b.object.Request.Annotation)
+	entry.UIDMark, entry.Annotation = status.UIDMark(b.object.UID), annotation.Asker(b.object.Request.Annotation)
 	b.status.Keys[key] = entry
 	b.touched = true
 }
@@ -188,6 +188,6 @@ func fit(s status.Status, room int) (text string, short bool) {
 		return text, true
 	}
 	maps.DeleteFunc(s.Keys,
-		func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.Written() })
+		func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.HasBody() })
 	return s.String(), true
 }

@@ -237,11 +237,11 @@ func TestPlan(t *testing.T) {
 
 		// Another object.
 		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},
-		"other uid, old": {asking().seen(plan.Remembered), other(content(6, "b")), needsLive},
+		"other uid, old": {asking().seen(plan.FromPatch), other(content(6, "b")), needsLive},
 
 		// The fence.
 		"older":             {mine.wrote("a"), content(4, "b"), tooLate},
-		"older, remembered": {mine.wrote("a").seen(plan.Remembered), content(4, "b"), tooLate},
+		"older, remembered": {mine.wrote("a").seen(plan.FromPatch), content(4, "b"), tooLate},
 		"again":             {mine.wrote("a"), content(5, "a"), unchanged},
 		"again, failure":    {absent.failing("BadStatus"), failure(5, badStatus), says("BadStatus")},
 		"again, obstacle":   {absent.failing("Immutable"), content(5, "b"), says("Immutable")},
@@ -257,7 +257,7 @@ func TestPlan(t *testing.T) {
 
 		// A status that was copied from another object.
 		"copied, unread":                  {foreign.noted(copiedA), b6, needsValues},
-		"copied, assumed":                 {mine.noted(copiedA).seen(plan.Assumed), a6, needsValues},
+		"copied, assumed":                 {mine.noted(copiedA).seen(plan.FromWant), a6, needsValues},
 		"copied with its value":           {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
 		"copied, same as new":             {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint+"~"))},
 		"copied with its record":          {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
@@ -271,10 +271,10 @@ func TestPlan(t *testing.T) {
 		"written here, by an older fence": {mine.noted(on("uid-1", wrote("a"))), content(4, "b"), tooLate},
 
 		// Only a live object is good enough to drop a result.
-		"late, remembered":     {unasked.seen(plan.Remembered), b6, needsLive},
-		"foreign, remembered":  {foreign.seen(plan.Remembered), b6, needsLive},
-		"body, remembered":     {mine.wrote("a").seen(plan.Remembered), b6, puts("b")},
-		"same body,remembered": {mine.wrote("a").seen(plan.Remembered), a6, unchanged},
+		"late, remembered":     {unasked.seen(plan.FromPatch), b6, needsLive},
+		"foreign, remembered":  {foreign.seen(plan.FromPatch), b6, needsLive},
+		"body, remembered":     {mine.wrote("a").seen(plan.FromPatch), b6, puts("b")},
+		"same body,remembered": {mine.wrote("a").seen(plan.FromPatch), a6, unchanged},
 
 		// Failures.
 		"first failure":             {asking(), bad6, fails("", "BadStatus")},
@@ -445,7 +445,7 @@ func copied(e status.Entry) status.Entry {
 }
 
 func on(object string, e status.Entry) status.Entry {
-	e.Object = object
+	e.UIDMark = object
 	return e
 }
 

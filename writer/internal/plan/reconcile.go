@@ -24,7 +24,7 @@ func (b *builder) reconcile(i Item) Decision {
 	request := o.Request.Checked()
 	changed := b.explainAnnotations(i, request)
 	changed = b.explainForeign(i, request.Pairs) || changed
-	changed = b.fulfilPins(i, &d) || changed
+	changed = b.fillPins(i, &d) || changed
 	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
 		changed = b.removeUnannotated(&d) || changed
 	}
@@ -62,7 +62,7 @@ func (b *builder) wrote(key string) bool {
 	case annotation.Unknown:
 		entry := b.status.Keys[key]
 		live, exists := b.digest(key)
-		return exists && entry.Written() && live == entry.SHA256
+		return exists && entry.HasBody() && live == entry.SHA256
 	default:
 		return false
 	}
@@ -113,7 +113,7 @@ func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool)
 	for _, pair := range pairs {
 		entry := b.status.Keys[pair.Key]
 		_, other := b.object.Others.Keys[pair.Key]
-		if other || entry.Written() || b.owner(pair.Key).State != annotation.Foreign {
+		if other || entry.HasBody() || b.owner(pair.Key).State != annotation.Foreign {
 			continue
 		}
 		if entry.Copied(b.object.UID) {
@@ -137,42 +137,42 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 		return Decision{Verdict: Late}
 	}
 	entry := b.status.Keys[key]
-	if !entry.Written() && b.isForeign(key, b.owner(key)) {
+	if !entry.HasBody() && b.isForeign(key, b.owner(key)) {
 		return b.obstacle(i, NotOurs, keyExists)
 	}
 	if entry.Available == c.GetSha256() && !entry.Failing() {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
-	next := entry.Recovered()
+	next := entry.WithoutFailure()
 	next.Available, next.Fence = c.GetSha256(), i.Fence
-	if !entry.Written() {
+	if !entry.HasBody() {
 		next.URL = i.url()
 	}
 	d := b.healthy(i, entry, next)
 	d.Version, d.Available = true, true
 	if entry.Available != next.Available {
-		d.Events = append(d.Events, updateAvailable(i, entry.Written(), next.Available))
+		d.Events = append(d.Events, updateAvailable(i, entry.HasBody(), next.Available))
 	}
 	return d
 }
 
-// fulfilPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
-func (b *builder) fulfilPins(i Item, d *Decision) (changed bool) {
+// fillPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
+func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
 		entry := b.status.Keys[pair.Key]
 		held := entry.SHA256 == b.object.Request.SHA256[pair.Key] && b.owner(pair.Key).State == annotation.Ours
-		changed = (!held || entry.Failing()) && b.fulfilPin(i, pair.Key, d) || changed
+		changed = (!held || entry.Failing()) && b.fillPin(i, pair.Key, d) || changed
 	}
 	return changed
 }
 
-// fulfilPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
+// fillPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
 // may be of a former one: without the pin, the key is fetched.
-func (b *builder) fulfilPin(i Item, key string, d *Decision) bool {
+func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
 	_, others := b.object.Others.Keys[key]
 	if pin == "" || others || !b.object.managed() || b.object.Obstacle != NoObstacle || entry.Copied(b.object.UID) ||
-		!entry.Written() && b.isForeign(key, b.owner(key)) {
+		!entry.HasBody() && b.isForeign(key, b.owner(key)) {
 		return false
 	}
 	body, known := b.object.History[pin]
@@ -200,7 +200,7 @@ func (b *builder) fulfilPin(i Item, key string, d *Decision) bool {
 	return true
 }
 
-// rollBack fulfils the pin of a key whose result does not have that body. The message that asked for it was lost or
+// rollBack fills the pin of a key whose result does not have that body. The message that asked for it was lost or
 // refused, for example while the writer had no permission. over means that the result needs nothing else.
 func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
@@ -212,7 +212,7 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 		return Decision{Verdict: Deferred}, true
 	case b.object.Obstacle != NoObstacle && b.object.History[pin] != nil:
 		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed)), true
-	case b.fulfilPin(i, key, &d):
+	case b.fillPin(i, key, &d):
 		d.Verdict = Written
 	}
 	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH

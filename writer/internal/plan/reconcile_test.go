@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 		"while suspended": {asking().annotated("x-kv8s.io/curl-suspend", "true").
 			annotated(annotation.StatusKey, held("other")), plan.Late, "-", noon},
 		"while left out":      {wrong.labelled("reconciler", "ignore"), plan.Late, "-", noon},
-		"of an older reading": {wrong.seen(plan.Remembered), plan.Written, formatSentence, noon},
+		"of an older reading": {wrong.seen(plan.FromPatch), plan.Written, formatSentence, noon},
 		"of an immutable one": {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
 		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation " +
 			"x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
@@ -100,7 +100,7 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 		"is ours":            {asking().ownedBy(annotation.FieldManager), plan.Unchanged, status.Fence{}, noon},
 		"is free":            {asking(), plan.Unchanged, status.Fence{}, noon},
 		"once held our body": {noted(wrote("a")), plan.Unchanged, status.Fence{}, noon},
-		"not live":           {asking().ownedBy(theirs).seen(plan.Remembered), plan.Written, status.Fence{}, noon},
+		"not live":           {asking().ownedBy(theirs).seen(plan.FromPatch), plan.Written, status.Fence{}, noon},
 		"without a record":   {asking().unrecorded(), plan.Unchanged, status.Fence{}, noon},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 				return
 			}
 			g.Expect(s.Keys[theKey]).To(And(HaveField("Error", "KeyExists"), HaveField("FailingURL()", theURL),
-				HaveField("GaveUp", true), HaveField("Written()", false), HaveField("Fence", tt.fence),
+				HaveField("GaveUp", true), HaveField("HasBody()", false), HaveField("Fence", tt.fence),
 				HaveField("Since", BeTemporally("==", tt.since)),
 				HaveField("Why().Message", "key mydata already exists and is not managed by curl-me-that; "+
 					"remove it from the ConfigMap, or choose another key")), p.Status)
@@ -152,7 +152,7 @@ func TestForeignKeysGiveWay(t *testing.T) {
 	p, have := planned(t, full, content(7, "a"))
 	g.Expect(len(p.Status)).To(BeNumerically("<=", full.Room))
 	g.Expect(p.Values).To(HaveLen(1))
-	g.Expect(have.Keys[theKey].Written()).To(BeTrue())
+	g.Expect(have.Keys[theKey].HasBody()).To(BeTrue())
 
 	tight := asking().ownedBy("person").object()
 	tight.Room = 10
@@ -293,11 +293,11 @@ func TestAssume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			o, ok := decoder().Assume(second(tt.change))
+			o, ok := decoder().FromWants(second(tt.change))
 			g.Expect(ok).To(Equal(tt.want))
 			if ok {
 				g.Expect(o).To(And(HaveField("UID", BeEquivalentTo("uid-1")), HaveField("ResourceVersion", "7"),
-					HaveField("Freshness", plan.Assumed)))
+					HaveField("Freshness", plan.FromWant)))
 			}
 		})
 	}
@@ -308,7 +308,7 @@ func TestAssume(t *testing.T) {
 	} {
 		item := content(6, "a")
 		change(item.Result)
-		_, ok := decoder().Assume([]plan.Item{item})
+		_, ok := decoder().FromWants([]plan.Item{item})
 		NewWithT(t).Expect(ok).To(BeFalse(), name)
 	}
 }
@@ -316,11 +316,11 @@ func TestAssume(t *testing.T) {
 func TestAssumedObject(t *testing.T) {
 	item := content(6, "a")
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
-	o, _ := decoder().Assume([]plan.Item{item})
+	o, _ := decoder().FromWants([]plan.Item{item})
 	p := plan.Planner{}.Plan(o, []plan.Item{item})
 	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Unchanged), "the same body of a key that is ours")
 	item.Result.Want.Drift = "none"
-	o, _ = decoder().Assume([]plan.Item{item})
+	o, _ = decoder().FromWants([]plan.Item{item})
 	p = plan.Planner{}.Plan(o, []plan.Item{item})
 	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body for a missing key")
 }

@@ -130,7 +130,7 @@ func (d *diagnosis) permissions(ctx context.Context) {
 
 // streams compares streams and consumers with the configuration of this version.
 func (d *diagnosis) streams(ctx context.Context) {
-	differ, err := pipeline.Compare(ctx, d.JetStream, pipeline.Topology{})
+	differ, err := pipeline.Differences(ctx, d.JetStream, pipeline.Topology{})
 	if err != nil {
 		d.add("streams", Unknown, "", "%s", err)
 		return

@@ -78,7 +78,7 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	object.explain()
 	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
 		object.Status = state
-		object.Others = object.Status.Divide(parser, object.Request, meta.Annotations).Askers()
+		object.Others = object.Status.TakeOthers(parser, object.Request, meta.Annotations).Askers()
 	} else {
 		object.Unreadable = true
 	}
@@ -114,10 +114,9 @@ func (o *Object) Condition(pair annotation.Pair, now time.Time) keystate.Conditi
 
 // asked returns the request for a pair of the annotation.
 func (o *Object) asked(pair annotation.Pair) keystate.Asked {
-	return keystate.Asked{
-		Key: pair.Key, URL: pair.URL, SHA256: o.Request.SHA256[pair.Key], Rules: o.Request.Rules[pair.Key].Digest(),
-		Refresh: o.Request.Interval(pair.Key), Ignored: o.Ignored,
-	}
+	asked := keystate.AskedOf(o.Request, pair)
+	asked.Ignored = o.Ignored
+	return asked
 }
 
 // shown returns what the object shows about a key.

@@ -141,7 +141,7 @@ func oldest(ctx context.Context, conn *operate.Connection, stream jetstream.Stre
 	if stream.CachedInfo().Config.Name != pipeline.Requests {
 		return stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
 	}
-	at, _ := conn.Client.Waiting(ctx, from) // zero on error
+	at, _ := conn.Client.OldestWant(ctx, from) // zero on error
 	return at
 }
 

@@ -163,7 +163,7 @@ func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 func (v *View) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
-		if e.Written() {
+		if e.HasBody() {
 			from := cmp.Or(weburl.WithoutQuery(e.URL), "the history")
 			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], from)
 			if e.Binary {

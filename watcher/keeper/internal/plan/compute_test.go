@@ -126,7 +126,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
 	Entry("with an entry copied from another object", input(map[string]status.Entry{"a": func() status.Entry {
 		e := written()
-		e.Object = status.Mark("other")
+		e.UIDMark = status.UIDMark("other")
 		return e
 	}()}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
 	Entry("when another manager keeps its value in the key",

@@ -20,8 +20,8 @@ const (
 	meanWeight = 8
 )
 
-// Slot is the permission to make one GET, or a request for it.
-type Slot struct {
+// Ticket is the place of a key at the throttle, from its request for a GET until its outcome is published.
+type Ticket struct {
 	tenant *tenant
 	urgent bool
 	state  state
@@ -44,7 +44,7 @@ const (
 )
 
 // count adds to the counts of the tenant, its host and its namespace.
-func (s *Slot) count(taken, claiming int) {
+func (s *Ticket) count(taken, claiming int) {
 	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts, &s.tenant.namespace.counts} {
 		c.taken += taken
 		c.claiming += claiming
@@ -52,7 +52,7 @@ func (s *Slot) count(taken, claiming int) {
 }
 
 // take takes a slot of the host, and of the process unless it has one.
-func (s *Slot) take(now time.Time) {
+func (s *Ticket) take(now time.Time) {
 	if s.state == claimed {
 		s.count(1, -1)
 	} else {
@@ -63,17 +63,17 @@ func (s *Slot) take(now time.Time) {
 }
 
 // Release returns the slot of the host after the GET. A second call does nothing.
-func (s *Slot) Release() { s.advance(released) }
+func (s *Ticket) Release() { s.advance(released) }
 
 // End also returns the slot of the process after the outcome is published, because the body uses
 // memory until then. A second call does nothing, nor does a call on nil.
-func (s *Slot) End() {
+func (s *Ticket) End() {
 	if s != nil {
 		s.advance(ended)
 	}
 }
 
-func (s *Slot) advance(to state) {
+func (s *Ticket) advance(to state) {
 	t, h, now := s.tenant.throttle, s.tenant.host, time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +95,7 @@ func (s *Slot) advance(to state) {
 // Pause records that the host requested a pause. The caller delays the URL
 // itself. The pause of the whole host is short, doubles with each request, and may get longer for the
 // same namespace than for others.
-func (s *Slot) Pause(requested time.Duration) {
+func (s *Ticket) Pause(requested time.Duration) {
 	n, h, now := s.tenant, s.tenant.host, time.Now()
 	t := n.throttle
 	t.mu.Lock()
@@ -121,7 +121,7 @@ func (s *Slot) Pause(requested time.Duration) {
 
 // Resume records a good response, which ends the pause of the host unless the GET began before the
 // last pause.
-func (s *Slot) Resume() {
+func (s *Ticket) Resume() {
 	t, h := s.tenant.throttle, s.tenant.host
 	t.mu.Lock()
 	defer t.mu.Unlock()
