@@ -129,12 +129,17 @@ REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | w
 # are too large for it.
 GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
+
+# Stores of NATS are in memory if 2 GB of it are free, which saves up to a quarter of a suite's processor time.
+# Measurements use the disk.
+IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { print "NATSTEST_DIR=/dev/shm" }')
+
 .PHONY: test
 test: test-chart build $(HELM) ## Run all tests that need no containers, 8 minutes on two cores (in the cluster of KUBECONFIG if that is set)
 	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
-	@$(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
+	@$(IN_MEMORY) $(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
 	@echo 'The ten slowest specs, in seconds:'; sort -rn '$(SPEC_TIMES)' | head -n 10
 
 # The control plane always has the same address, so that Go can cache results.

@@ -24,6 +24,8 @@ const (
 	startTimeout = 10 * time.Second
 	// maxStore is the limit of all streams of a server in bytes.
 	maxStore = 64 << 30
+	// storesDir is the environment variable that names the folder of temporary stores (empty: that of the system).
+	storesDir = "NATSTEST_DIR"
 )
 
 // Options configure a server. The zero value gives a server that only this process can reach, with
@@ -68,7 +70,7 @@ func Run(o Options) (*Server, error) {
 	o.Name = cmp.Or(o.Name, "natstest")
 	s := &Server{options: o, port: server.RANDOM_PORT}
 	if o.StoreDir == "" {
-		dir, err := os.MkdirTemp("", "natstest-")
+		dir, err := os.MkdirTemp(os.Getenv(storesDir), "natstest-")
 		if err != nil {
 			return nil, fmt.Errorf("create store: %w", err)
 		}
