@@ -106,11 +106,11 @@ func (c *Config) bindGet(fs *pflag.FlagSet) {
 }
 
 func (c *Config) bindThrottle(fs *pflag.FlagSet) {
-	a := &c.Throttle
-	fs.IntVar(&a.Slots, "concurrency", a.Slots, "maximum number of concurrent GETs and messages in flight")
-	fs.IntVar(&a.PerHost, "per-host", a.PerHost,
+	t := &c.Throttle
+	fs.IntVar(&t.Slots, "concurrency", t.Slots, "maximum number of concurrent GETs and messages in flight")
+	fs.IntVar(&t.PerHost, "per-host", t.PerHost,
 		"maximum number of concurrent GETs to one host, one of which is reserved for a second namespace")
-	fs.Float64Var(&a.Share, "namespace-share", a.Share,
+	fs.Float64Var(&t.Share, "namespace-share", t.Share,
 		"maximum fraction of the concurrency for one namespace while others wait, above 0 to 1")
 }
 

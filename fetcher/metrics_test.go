@@ -158,19 +158,19 @@ func moves() []move {
 	}
 	return []move{
 		{do: ask("/ok"), series: []string{
-			own + `requests_total{outcome="content"}`, own + `gets_total{result="ok"}`, own + "body_bytes",
+			own + `messages_total{outcome="content"}`, own + `gets_total{result="ok"}`, own + "body_bytes",
 			own + `get_duration_seconds{phase="connect"}`, own + `get_duration_seconds{phase="first_byte"}`,
 			own + `get_duration_seconds{phase="transfer"}`,
 		}},
 		{do: ask("/ok", refreshed), series: []string{
-			own + `requests_total{outcome="unmodified"}`, own + "staleness_seconds",
+			own + `messages_total{outcome="unmodified"}`, own + "staleness_seconds",
 		}},
 		{do: ask("/missing"), series: []string{
-			own + `requests_total{outcome="gave_up"}`, own + `gets_total{result="BadStatus"}`,
+			own + `messages_total{outcome="gave_up"}`, own + `gets_total{result="BadStatus"}`,
 			own + `get_duration_seconds{phase="total"}`, own + `dead_letters_total{reason="BadStatus"}`,
 		}},
 		{do: ask("/busy"), series: []string{
-			own + `requests_total{outcome="retry"}`, own + "retries_total", own + `hosts{state="paused"}`,
+			own + `messages_total{outcome="retry"}`, own + "retries_total", own + `hosts{state="paused"}`,
 		}},
 		{do: ask("http://127.0.0.1:9/"), series: []string{own + `gets_total{result="ConnectFailed"}`}},
 		{
@@ -244,7 +244,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)
 		}
-		Eventually(l.value("curlmethat_fetcher_requests_total")).Should(BeEquivalentTo(4))
+		Eventually(l.value("curlmethat_fetcher_messages_total")).Should(BeEquivalentTo(4))
 		Expect(suitetest.MetricProblems(l.registry, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
 	})
 })

@@ -32,7 +32,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	objects := informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{})
 	m.measure(keys{
 		objects: annotated.NewQuota(annotated.Limits{}, objects), index: wantindex.NewIndex(),
-		refused: audit.New(0, audit.Deps{}).Refused, now: time.Now,
+		notLanding: audit.New(0, audit.Deps{}).NotLanding, now: time.Now,
 	}, exporter.New(0, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
 }
@@ -89,7 +89,7 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 			Name: "stale_keys", Help: "Keys without a good fetch for three of their intervals, whatever their state.",
 		},
 		metric.Definition{
-			Name: "failing_keys",
+			Name: "bad_keys",
 			Help: "Keys that are failing, refused or contested, by namespace: the 20 with the most, and all others.",
 			// Not "namespace": Prometheus sets that label to the namespace of the watcher.
 			Labels: []metric.Label{{Name: "object_namespace", Open: "names of namespaces, `(others)`"}},
@@ -105,9 +105,9 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 type keys struct {
 	objects *annotated.Quota
 	index   *wantindex.Index
-	// refused knows keys whose body was refused without a trace in the status.
-	refused func(pipeline.Key) (newest string, refused bool)
-	now     func() time.Time
+	// notLanding knows keys whose body does not land, without a trace in the status.
+	notLanding func(pipeline.Key) (newest string, notLanding bool)
+	now        func() time.Time
 }
 
 // all returns all objects within their quota. It holds no lock meanwhile.
@@ -134,7 +134,7 @@ func (k keys) count() []map[string]float64 {
 			var streams *keystate.Streams
 			if w, found := k.index.Want(key); found {
 				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
-				streams.Newest, streams.Audited = k.refused(key)
+				streams.Newest, streams.Audited = k.notLanding(key)
 			}
 			c := keystate.Of(o.Asked(pair), &shown, streams, now)
 			states[string(c.State)]++

@@ -111,7 +111,7 @@ func moves() []move {
 		}},
 		{"a written key", hold, []string{own + `keys{state="ok"}`}},
 		{"a failing key", reports(status.Entry{Error: "BadStatus"}), []string{
-			own + `keys{state="failing"}`, own + `failing_keys{object_namespace="`,
+			own + `keys{state="failing"}`, own + `bad_keys{object_namespace="`,
 		}},
 		{"a refused key", reports(status.Entry{Error: "WriteFailed"}), []string{own + `keys{state="refused"}`}},
 		{"a contested key", contest, []string{own + `keys{state="contested"}`}},

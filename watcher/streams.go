@@ -40,7 +40,7 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 	if s.config.ManageStreams != manageOff {
 		topology := s.config.Streams
 		topology.KeepExisting = s.config.ManageStreams == manageCreate
-		topology.WithoutHistory = func(err error) {
+		topology.OnHistoryRejected = func(err error) {
 			s.log.Warn().Err(err).Msg("the history was not set up, so curlctl rollback may not work; " +
 				"--history-bytes=0 asks for none")
 		}

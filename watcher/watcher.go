@@ -153,7 +153,7 @@ func newParts(
 		Epoch: managed.epoch, Auditor: auditor, Health: health,
 	})}
 	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
-	metrics.measure(keys{objects: bounded, index: index, refused: auditor.Refused, now: broker.Now}, export)
+	metrics.measure(keys{objects: bounded, index: index, notLanding: auditor.NotLanding, now: broker.Now}, export)
 	election := leader.Deps{
 		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
 		Holding: metrics.lease, Log: rt.Log,

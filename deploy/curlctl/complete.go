@@ -13,8 +13,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // Limits of completion, which must not keep the shell waiting.
@@ -35,7 +35,7 @@ func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 func (o *options) completeFilters(cmd *cobra.Command, reasons []string) {
 	complete(cmd, "reason", cobra.FixedCompletions(reasons, silently))
 	complete(cmd, "name", o.wanted(func(w operate.Want) string { return w.Key.Name }))
-	complete(cmd, "host", o.wanted(func(w operate.Want) string { return condition.Host(w.Want.GetUrl()) }))
+	complete(cmd, "host", o.wanted(func(w operate.Want) string { return sentence.Host(w.Want.GetUrl()) }))
 }
 
 // candidates drops words that a shell could interpret, and makes the descriptions after a tab printable.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // listing holds the flags of failing and wants.
@@ -31,7 +31,7 @@ func failingCommand(o *options) *cobra.Command {
 	cmd := l.command(o, "failing",
 		"List the keys that are failing, refused, contested, stale or pending now (reads Kubernetes)")
 	cmd.Long = "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
-		"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(condition.StaleIntervals) +
+		"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(pipeline.StaleIntervals) +
 		" intervals, and keys that wait. It reads the streams\n" +
 		"and the metadata of ConfigMaps; without NATS, only the latter. `curlctl failures` lists fetches\n" +
 		"that failed for good, even if their keys have recovered."
@@ -46,7 +46,7 @@ func wantsCommand(o *options) *cobra.Command {
 	cmd := l.command(o, "wants", "List all keys with state, next fetch, URL and last check (reads Kubernetes)")
 	cmd.Aliases = []string{"timers"}
 	cmd.Flags().BoolVar(&l.Stale, "stale", false,
-		"only keys without a good fetch for "+strconv.Itoa(condition.StaleIntervals)+" intervals")
+		"only keys without a good fetch for "+strconv.Itoa(pipeline.StaleIntervals)+" intervals")
 	return cmd
 }
 
@@ -60,7 +60,7 @@ func (l *listing) command(o *options, use, short string) *cobra.Command {
 			return nil
 		},
 		RunE: o.RunAnyway(func(ctx context.Context, s *session, _ []string) error {
-			l.Namespace, l.Bad = s.Namespace, use == "failing" && !l.HeldBack
+			l.Namespace, l.NotGood = s.Namespace, use == "failing" && !l.HeldBack
 			return l.run(ctx, s)
 		}),
 	}
@@ -205,7 +205,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 	fields := view.Fields()
 	for _, k := range view.Keys {
 		if k.State != keystate.Ignored {
-			fields = append(fields, printer.Field{Name: "Key " + k.Key, Value: sentence(s.Now(), k.Condition)})
+			fields = append(fields, printer.Field{Name: "Key " + k.Key, Value: describe(s.Now(), k.Condition)})
 		}
 	}
 	s.Out.Fields(fields)
@@ -215,8 +215,8 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 	})
 }
 
-// sentence formats a condition as one sentence.
-func sentence(now time.Time, c keystate.Condition) string {
+// describe formats a condition as one sentence.
+func describe(now time.Time, c keystate.Condition) string {
 	text := strings.TrimSpace(string(c.State) + " " + keys.Reason(c.Reason, c.Status))
 	if !c.Since.IsZero() && !c.Good() {
 		text += " for " + printer.Age(now, c.Since)

@@ -119,7 +119,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 	if dryRun {
 		return silent(exitFound)
 	}
-	topology.WithoutHistory = noHistory(s)
+	topology.OnHistoryRejected = noHistory(s)
 	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ const (
 // createMissing creates missing streams and consumers until ctx ends. It reports only the first of consecutive
 // failures.
 func createMissing(ctx context.Context, s *session, topology pipeline.Topology) error {
-	topology.KeepExisting, topology.WithoutHistory = true, noHistory(s)
+	topology.KeepExisting, topology.OnHistoryRejected = true, noHistory(s)
 	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
 	failing := false
 	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {

@@ -32,7 +32,7 @@ var _ = Describe("The page about empty keys", func() {
 		rows := eventRow.FindAllStringSubmatch(string(text("../docs/why-empty.md")), -1)
 		Expect(len(rows)).To(BeNumerically(">=", 10))
 		known := map[string]bool{}
-		for _, literal := range literals("watcher", "writer", "proto/annotation", "proto/condition") {
+		for _, literal := range literals("watcher", "writer", "proto/annotation", "proto/sentence") {
 			for _, part := range parts(literal) {
 				known[part] = true
 			}

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -59,7 +59,7 @@ const (
 	Retry = "Retry"
 	// Overdue: the timer should have fired.
 	Overdue = "Overdue"
-	// Outdated: there was no good fetch for condition.StaleIntervals.
+	// Outdated: there was no good fetch for pipeline.StaleIntervals.
 	Outdated = "Outdated"
 	// NotRead: the body was fetched. The object was not read, so it is unknown whether the key has it.
 	NotRead = "NotRead"
@@ -92,7 +92,7 @@ type Condition struct {
 	Attempts uint32 `json:"attempts,omitempty"`
 	// Checked is the time of the last attempt, if it is known.
 	Checked time.Time `json:"lastChecked,omitzero"`
-	// Stale: no good fetch for condition.StaleIntervals, whatever the state.
+	// Stale: no good fetch for pipeline.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
 	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -166,7 +166,7 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	case s.Audited && shown.State != Failing:
 		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
 		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.Checked
-		c.Message = condition.Unwritten(class, a.URL, "", 0)
+		c.Message = sentence.Unwritten(class, a.URL, "", 0)
 	default:
 		c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
 		if shown.State == Pending {
@@ -239,16 +239,16 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	switch {
 	case value == Foreign && (o.Other != "" || e.Error != exists):
-		c := Condition{State: Refused, Reason: exists, Message: condition.KeyExists(a.Key)}
+		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(a.Key)}
 		if o.Other != "" {
-			c.Message = condition.KeyOfOther(a.Key, o.Other)
+			c.Message = sentence.KeyOfOther(a.Key, o.Other)
 		}
 		return c
 	case e.Failing() && e.FailingURL() == a.URL:
 		why := e.Why()
 		c := Condition{
 			State: Failing, Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry,
-			Attempts: e.Attempts, Stale: condition.FailsForLong(e.Since, a.Refresh, now),
+			Attempts: e.Attempts, Stale: pipeline.FailsForLong(e.Since, a.Refresh, now),
 		}
 		if e.Refused() {
 			c.State = Refused
@@ -256,11 +256,11 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 		return c
 	case e.HasBody() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
 		return Condition{
-			State: Contested, Reason: pipeline.ReasonDrifted, Message: condition.Contested(a.Key, o.Owner.Manager()),
+			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(a.Key, o.Owner.Manager()),
 		}
 	case value != Drifted && e.Available != "" && a.SHA256 != "" && a.SHA256 != e.Available:
 		return Condition{
-			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: condition.UpdateAvailable(a.URL, e.Available),
+			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: sentence.UpdateAvailable(a.URL, e.Available),
 		}
 	case value == Held:
 		return Condition{State: OK}
@@ -310,7 +310,7 @@ func (s *Streams) condition(a Asked, now time.Time) Condition {
 	}
 	c := Condition{
 		State: OK, Next: s.At, Attempts: due.GetAttempts(), Checked: Checked(due, s.SetAt),
-		Stale: condition.StaleDue(due, a.Refresh, now), WaitsFor: condition.WaitsFor(due.GetWaitsFor(), a.URL),
+		Stale: pipeline.StaleDue(due, a.Refresh, now), WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), a.URL),
 	}
 	if s.Fired {
 		c.Checked = time.Time{}

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -28,7 +28,7 @@ const page = "https://example.com/x"
 func TestConditionOfAWant(t *testing.T) {
 	t.Parallel()
 	const interval, timeout = 10 * time.Minute, v1.FailureClass_FAILURE_CLASS_TIMEOUT
-	const long = condition.StaleIntervals * interval
+	const long = pipeline.StaleIntervals * interval
 	asked, set, next := now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Minute)
 	late := now.Add(-time.Minute - time.Second)
 	for name, tt := range map[string]struct {

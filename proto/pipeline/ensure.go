@@ -56,8 +56,8 @@ func (e *ensurer) run(ctx context.Context) (epoch int64, err error) {
 	for i, want := range e.topology.streams() {
 		stream, err := e.stream(ctx, want, initial[i])
 		if want.Name == History && err != nil && ctx.Err() == nil {
-			if e.topology.WithoutHistory != nil {
-				e.topology.WithoutHistory(err)
+			if e.topology.OnHistoryRejected != nil {
+				e.topology.OnHistoryRejected(err)
 			}
 			continue
 		}

@@ -118,7 +118,7 @@ var _ = Describe("The history", func() {
 		var refusals []error
 		small := pipeline.Topology{
 			MaxResultBytes: 16 << 20, MaxFailureBytes: 1 << 20, HistoryBytes: 1 << 30,
-			WithoutHistory: func(err error) { refusals = append(refusals, err) },
+			OnHistoryRejected: func(err error) { refusals = append(refusals, err) },
 		}
 		for range 2 {
 			Expect(pipeline.Ensure(ctx, js, small)).ToNot(BeZero())

@@ -46,8 +46,8 @@ const DueTTL = 24 * time.Hour
 // HistoryAge is how long a body stays in the history.
 const HistoryAge = 30 * 24 * time.Hour
 
-// MaxFulfilled is the maximum number of keys of an object that one message fills from the history.
-const MaxFulfilled = 16
+// MaxPinsFilled is the maximum number of keys of an object that one message fills from the history.
+const MaxPinsFilled = 16
 
 // HistoryVersions is the number of versions of a key that the history keeps.
 const HistoryVersions = 10
@@ -71,9 +71,9 @@ type Topology struct {
 	// HistoryBytes is the maximum size of the history; 0 creates none, and an existing larger one stays as it is. The
 	// oldest bodies are removed first.
 	HistoryBytes int64
-	// WithoutHistory is called with the reason if the server rejects the history, for example because its disk is too
+	// OnHistoryRejected is called with the reason if the server rejects the history, for example because its disk is too
 	// small. That is no error, because the history is not needed to fill keys. Nil ignores it.
-	WithoutHistory func(error)
+	OnHistoryRejected func(error)
 	// KeepExisting creates only missing streams, for an identity that may not change streams.
 	KeepExisting bool
 

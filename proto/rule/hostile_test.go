@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/rule"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // times applies a macro n times, which doubles its value each time.
@@ -175,10 +175,10 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 			}
 			slowest = max(slowest, took)
 			number, cause := o.Failed()
-			if cause != rule.Passed && !strings.Contains(sentence(text, number), "the response for k "+[]string{
+			if cause != rule.Passed && !strings.Contains(sentenceOf(text, number), "the response for k "+[]string{
 				"has nothing for curl-select, ", "does not meet rule 1 of curl-expect, ",
 			}[number]) {
-				t.Errorf("%.60s on %s ends with the sentence %q", text, name, sentence(text, number))
+				t.Errorf("%.60s on %s ends with the sentence %q", text, name, sentenceOf(text, number))
 			}
 		}
 	}
@@ -191,9 +191,9 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 	}
 }
 
-// sentence returns the sentence of the Event about a body that does not pass an expression.
-func sentence(text string, number int) string {
-	return condition.Sentence(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
+// sentenceOf returns the sentence of the Event about a body that does not pass an expression.
+func sentenceOf(text string, number int) string {
+	return sentence.Of(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
 		&v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Rule: uint32(number)})
 }
 

@@ -81,7 +81,7 @@ type Explanation struct {
 	// WaitsFor is the obstacle to the next attempt, such as "pause of example.com"; empty if the
 	// attempt only waits for its time.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Stale reports that the key has been failing for long; see condition.FailsForLong.
+	// Stale reports that the key has been failing for long; see pipeline.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
 	// Rule is the number of the rule that the last response does not meet, from 1 (0: none).
 	Rule uint32 `json:"rule,omitempty"`

@@ -290,7 +290,7 @@ func (e *PermissionError) Error() string {
 
 var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
 
-// busy parses a permission violation. It returns nil for other errors, and for the optional request of User.
+// denial parses a permission violation. It returns nil for other errors, and for the optional request of User.
 func denial(err error) *PermissionError {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil

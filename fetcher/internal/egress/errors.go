@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // ErrDenied matches every *DeniedError in errors.Is.
@@ -65,7 +65,7 @@ func denied(rules []Rule) error {
 
 // Error names the rules in one sentence.
 func (d *DeniedError) Error() string {
-	return cmp.Or(sentences[d.Rule], condition.Detail(&v1.Failure{Detail: d.Detail(), Further: d.FurtherDetails()}))
+	return cmp.Or(sentences[d.Rule], sentence.Detail(&v1.Failure{Detail: d.Detail(), Further: d.FurtherDetails()}))
 }
 
 // sentences has the texts for rules that have no failure detail.

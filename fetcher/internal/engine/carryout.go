@@ -37,8 +37,8 @@ var (
 )
 
 // react decides how to react to an event, and does it.
-func (e *Engine) react(ctx context.Context, a *attempt, ev happening) step {
-	return e.carryOut(ctx, a, e.cfg.next(a.trigger, ev, e.deps.Clock.Now(), e.deps.Random()))
+func (e *Engine) react(ctx context.Context, a *attempt, h happening) step {
+	return e.carryOut(ctx, a, e.cfg.next(a.trigger, h, e.deps.Clock.Now(), e.deps.Random()))
 }
 
 // carryOut does a step and returns it with its outcome, which is another one if the want was replaced

@@ -42,8 +42,8 @@ func (e *Engine) try(ctx context.Context, a *attempt) happening {
 		return happening{blocked: &blocked{queued: true}}
 	}
 	if a.kind == pipeline.KindDue {
-		if ev, ok := e.confirm(ctx, a); !ok {
-			return ev
+		if h, ok := e.confirm(ctx, a); !ok {
+			return h
 		}
 	}
 	if a.earlier.GetUnended() >= maxUnended {
@@ -56,7 +56,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) happening {
 	if !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0) {
 		return happening{blocked: &blocked{queued: true}}
 	}
-	if b := e.short(a.trigger); b != nil {
+	if b := e.overBudget(a.trigger); b != nil {
 		return happening{blocked: b}
 	}
 	got := e.fetch(ctx, a)
@@ -71,7 +71,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) happening {
 }
 
 // confirm reads the want of a due. If there is nothing to fetch, it returns why.
-func (e *Engine) confirm(ctx context.Context, a *attempt) (ev happening, ok bool) {
+func (e *Engine) confirm(ctx context.Context, a *attempt) (h happening, ok bool) {
 	want, sequence, err := e.lastWant(ctx, a.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
@@ -88,8 +88,8 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (ev happening, ok bool
 	return happening{}, true
 }
 
-// short returns the obstacle if the namespace has used up a budget that the fetch needs.
-func (e *Engine) short(t *trigger) *blocked {
+// overBudget returns the obstacle if the namespace has used up a budget that the fetch needs.
+func (e *Engine) overBudget(t *trigger) *blocked {
 	for _, b := range []struct {
 		budget     *budget.Budget
 		cause      throttle.Cause
@@ -100,7 +100,7 @@ func (e *Engine) short(t *trigger) *blocked {
 			"the namespace exceeded its budget of bodies, its GETs are delayed",
 		},
 		{
-			e.processing, throttle.NamespaceShare, "processing",
+			e.processing, namespaceTime, string(namespaceTime),
 			"the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed",
 		},
 	} {
@@ -237,7 +237,7 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) happening
 		return happening{failed: f}
 	}
 	if outcome.Wait > 0 {
-		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: throttle.NamespaceShare, Pause: outcome.Wait}}}
+		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceTime, Pause: outcome.Wait}}}
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)

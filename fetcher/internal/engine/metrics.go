@@ -30,7 +30,7 @@ const (
 
 // Metrics are the metrics of an engine.
 type Metrics struct {
-	requests           *prometheus.CounterVec
+	messages           *prometheus.CounterVec
 	gets               *prometheus.CounterVec
 	phases             *prometheus.HistogramVec
 	bodies             prometheus.Histogram
@@ -52,7 +52,7 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	failures := getFailures()
 	return &Metrics{
-		requests: set.Counters("requests_total", "Messages handled, by outcome.",
+		messages: set.Counters("messages_total", "Messages handled, by outcome.",
 			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
 		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
 			metric.Of("result", append([]string{ok}, failures...)...)),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
@@ -19,12 +18,14 @@ import (
 const (
 	sharedCallSlow throttle.Cause = "shared_call_slow" // a shared GET takes too long
 	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace exceeded its budget of bodies
+	namespaceTime  throttle.Cause = "namespace_time"   // the namespace exceeded its budget of time to process bodies
 )
 
 // waitsFor has the cause of a parked attempt in its timer.
 var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	sharedCallSlow:          v1.WaitsFor_WAITS_FOR_SHARED_GET,
 	namespaceBytes:          v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
+	namespaceTime:           v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME,
 	throttle.HostBusy:       v1.WaitsFor_WAITS_FOR_HOST,
 	throttle.HostSlowed:     v1.WaitsFor_WAITS_FOR_PAUSE,
 	throttle.NamespaceShare: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE,
@@ -104,20 +105,20 @@ func (s step) disposition() pipeline.Disposition {
 }
 
 // next decides how to react to an event. It is a pure function. random is in [0, 1).
-func (c *Config) next(t *trigger, ev happening, now time.Time, random float64) step {
+func (c *Config) next(t *trigger, h happening, now time.Time, random float64) step {
 	switch {
-	case ev.failed != nil:
-		return c.failed(t, *ev.failed, now, random)
-	case ev.response != nil:
-		return c.succeeded(t, *ev.response, now, random)
-	case ev.blocked != nil:
-		return blockedBy(t, ev.blocked, now, random)
-	case ev.outcome == inSync && t.interval() > 0:
+	case h.failed != nil:
+		return c.failed(t, *h.failed, now, random)
+	case h.response != nil:
+		return c.succeeded(t, *h.response, now, random)
+	case h.blocked != nil:
+		return blockedBy(t, h.blocked, now, random)
+	case h.outcome == inSync && t.interval() > 0:
 		s := c.refresh(t, t.want.GetCached(), c.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
 		s.outcome, s.timer.Cached = inSync, t.want.GetCached()
 		return s
 	}
-	return step{outcome: ev.outcome, failure: ev.failure, wait: ev.wait}
+	return step{outcome: h.outcome, failure: h.failure, wait: h.wait}
 }
 
 // succeeded publishes a body that the key does not have, or its recovery.
@@ -197,15 +198,15 @@ const (
 	repeatAfter = 30 * time.Minute
 )
 
-// failed sets the timer of a retry, or gives up until the next refresh or recheck, with a dead letter.
+// failed sets the timer of a retry, or givesUp up until the next refresh or recheck, with a dead letter.
 func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) step {
 	f.RetryAfter = min(f.RetryAfter, c.MaxRetryAfter)
 	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
-	gives := !pipeline.Retries(f.Failure(), attempts, c.MaxAttempts)
+	givesUp := !pipeline.Retries(f.Failure(), attempts, c.MaxAttempts)
 	s := step{outcome: retry, failure: f, at: now.Add(c.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
 	paused := f.RetryAfter > 0
-	if gives {
+	if givesUp {
 		s.outcome, cause, interval = gaveUp, v1.Cause_CAUSE_RECHECK, c.Recheck
 		s.at = now.Add(jittered(c.Recheck, random))
 		if t.interval() > 0 {
@@ -219,19 +220,19 @@ func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) st
 	known, again := f.Class == t.reported(), t.isRepeated(f, now)
 	// A round that starts with its final class follows one that was given up for the same reason, so
 	// nothing has changed.
-	publish := gives && (!known || attempts > 1 || again) ||
-		!gives && !known && (attempts == reportAfter || s.wait > withholdFor)
+	publish := givesUp && (!known || attempts > 1 || again) ||
+		!givesUp && !known && (attempts == reportAfter || s.wait > withholdFor)
 
 	s.timer = t.dueAfter(f, publish, cause, now)
-	if s.timer.Attempts = attempts; gives {
+	if s.timer.Attempts = attempts; givesUp {
 		s.timer.Attempts, s.timer.ReplayOf, s.timer.GaveUp = 0, 0, true
 	}
 	said := t.failureMessage(f, s.at, now)
-	said.GaveUp, said.Again = gives, again
+	said.GaveUp, said.Again = givesUp, again
 	if paused {
 		s.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
-	if gives {
+	if givesUp {
 		said.Interval = durationpb.New(interval)
 		s.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
@@ -259,7 +260,7 @@ func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	}
 	since, at := t.failingSince(now), t.earlier.GetReportedAt().AsTime()
 	return now.Sub(at) >= repeatAfter ||
-		condition.FailsForLong(since, t.interval(), now) && !condition.FailsForLong(since, t.interval(), at)
+		pipeline.FailsForLong(since, t.interval(), now) && !pipeline.FailsForLong(since, t.interval(), at)
 }
 
 // due returns the timer's payload.

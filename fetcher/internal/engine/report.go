@@ -53,7 +53,7 @@ var logLines = map[outcome]struct {
 // the server. If there are too many lines of one outcome, they are only counted.
 func (e *Engine) report(a *attempt, s step) {
 	t := a.trigger
-	e.deps.Metrics.requests.WithLabelValues(string(s.outcome)).Inc()
+	e.deps.Metrics.messages.WithLabelValues(string(s.outcome)).Inc()
 	switch s.outcome {
 	case retry:
 		e.deps.Metrics.retries.Inc()

@@ -96,12 +96,12 @@ func TestPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
-			ev := e.pass(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
+			h := e.pass(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
 			passes, refused := "", ""
-			if ev.response != nil {
-				passes = string(ev.response.Body)
+			if h.response != nil {
+				passes = string(h.response.Body)
 			}
-			if f := ev.failed; f != nil {
+			if f := h.failed; f != nil {
 				detail := strings.TrimPrefix(f.Detail.String(), "FAILURE_DETAIL_")
 				refused = fmt.Sprintf("%d %s, %d", f.rule, detail, f.Limit)
 				if !strings.HasPrefix(c.body, string(f.Snippet)) || len(f.Snippet) == 0 {

@@ -7,8 +7,8 @@ import (
 	"net/url"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // grants are the entries of the header files that one namespace may use for one host, the operator's
@@ -114,5 +114,5 @@ func (c *Client) Credential(namespace, raw string) string {
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {
 		return "the credential of " + e.Source + " is sent"
 	}
-	return condition.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})
+	return sentence.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})
 }

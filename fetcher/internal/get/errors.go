@@ -6,9 +6,9 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // MaxSnippet is the maximum size of Error.Snippet, in bytes.
@@ -72,7 +72,7 @@ func (e *Error) Error() string {
 	} else if host == "" {
 		host = "the host of the URL"
 	}
-	return condition.SentenceAbout(host, e.Failure())
+	return sentence.OfHost(host, e.Failure())
 }
 
 // Unwrap returns the cause, only for errors.Is and debugging, because its text may contain

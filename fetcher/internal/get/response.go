@@ -40,7 +40,7 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	}, nil
 }
 
-// rejected records the data of a response with a bad status.
+// badStatus records the data of a response with a bad status.
 func (x *exchange) badStatus(answer *http.Response, cancel context.CancelFunc) {
 	x.decided = true
 	x.status = answer.StatusCode

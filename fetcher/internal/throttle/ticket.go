@@ -31,7 +31,7 @@ type Ticket struct {
 	granted chan struct{}
 }
 
-// state of a slot.
+// state of a Ticket.
 type state int
 
 const (

@@ -466,6 +466,8 @@ const (
 	WaitsFor_WAITS_FOR_SHARED_GET WaitsFor = 5
 	// All slots of the fetcher are taken.
 	WaitsFor_WAITS_FOR_SLOTS WaitsFor = 6
+	// The namespace has used its budget of time for compressed bodies, rules and selections.
+	WaitsFor_WAITS_FOR_NAMESPACE_TIME WaitsFor = 7
 )
 
 // Enum value maps for WaitsFor.
@@ -478,6 +480,7 @@ var (
 		4: "WAITS_FOR_NAMESPACE_BYTES",
 		5: "WAITS_FOR_SHARED_GET",
 		6: "WAITS_FOR_SLOTS",
+		7: "WAITS_FOR_NAMESPACE_TIME",
 	}
 	WaitsFor_value = map[string]int32{
 		"WAITS_FOR_UNSPECIFIED":     0,
@@ -487,6 +490,7 @@ var (
 		"WAITS_FOR_NAMESPACE_BYTES": 4,
 		"WAITS_FOR_SHARED_GET":      5,
 		"WAITS_FOR_SLOTS":           6,
+		"WAITS_FOR_NAMESPACE_TIME":  7,
 	}
 )
 
@@ -2093,7 +2097,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"!FAILURE_DETAIL_CLIENT_CERTIFICATE\x105\x12-\n" +
 	")FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED\x106\x12'\n" +
 	"#FAILURE_DETAIL_CERTIFICATE_NAMELESS\x107\x12$\n" +
-	" FAILURE_DETAIL_CERTIFICATE_CHAIN\x108*\xbb\x01\n" +
+	" FAILURE_DETAIL_CERTIFICATE_CHAIN\x108*\xd9\x01\n" +
 	"\bWaitsFor\x12\x19\n" +
 	"\x15WAITS_FOR_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fWAITS_FOR_PAUSE\x10\x01\x12\x12\n" +
@@ -2101,7 +2105,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x19WAITS_FOR_NAMESPACE_SHARE\x10\x03\x12\x1d\n" +
 	"\x19WAITS_FOR_NAMESPACE_BYTES\x10\x04\x12\x18\n" +
 	"\x14WAITS_FOR_SHARED_GET\x10\x05\x12\x13\n" +
-	"\x0fWAITS_FOR_SLOTS\x10\x06B?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
+	"\x0fWAITS_FOR_SLOTS\x10\x06\x12\x1c\n" +
+	"\x18WAITS_FOR_NAMESPACE_TIME\x10\aB?Z=github.com/kv8s/curl-me-that/proto/curlmethat/v1;curlmethatv1b\x06proto3"
 
 var (
 	file_curlmethat_v1_pipeline_proto_rawDescOnce sync.Once

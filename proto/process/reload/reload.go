@@ -132,7 +132,7 @@ func (f *File[T]) Poll(report func(path string, err error)) {
 	}
 }
 
-// Report returns a function that logs the result of a check, for Look.
+// Report returns a function that logs the result of a check, for Poll.
 func Report(log zerolog.Logger) func(path string, err error) {
 	return func(path string, err error) {
 		if err != nil {

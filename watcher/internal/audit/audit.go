@@ -56,17 +56,17 @@ type Auditor struct {
 	lifted map[refusal]bool
 	// turn counts the steps.
 	turn uint64
-	// refused has the digests of the newest bodies of keys that were requested twice, as of the last step.
-	refused atomic.Pointer[map[pipeline.Key]string]
+	// notLanding has the digests of the newest bodies of keys that were requested twice, as of the last step.
+	notLanding atomic.Pointer[map[pipeline.Key]string]
 }
 
-// Refused reports whether the body of a key was fetched again and did not land, for example because of an admission
+// NotLanding reports whether the body of a key was fetched again and did not land, for example because of an admission
 // webhook, and returns the digest of its newest body, if known.
-func (a *Auditor) Refused(key pipeline.Key) (newest string, refused bool) {
-	if all := a.refused.Load(); all != nil {
-		newest, refused = (*all)[key]
+func (a *Auditor) NotLanding(key pipeline.Key) (newest string, notLanding bool) {
+	if all := a.notLanding.Load(); all != nil {
+		newest, notLanding = (*all)[key]
 	}
-	return newest, refused
+	return newest, notLanding
 }
 
 // New returns an Auditor.
@@ -106,13 +106,13 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 			return err // the next step reads the other suspects
 		}
 	}
-	refused := map[pipeline.Key]string{}
+	notLanding := map[pipeline.Key]string{}
 	for key, r := range a.suspects {
 		if r.requests > 1 {
-			refused[key] = r.newest
+			notLanding[key] = r.newest
 		}
 	}
-	a.refused.Store(&refused)
+	a.notLanding.Store(&notLanding)
 	took := a.deps.Clock.Since(began)
 	a.deps.Metrics.took.Observe(took.Seconds())
 	if s.found > 0 {
@@ -134,8 +134,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Duration of one of the eight steps in which the audit checks all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		lost: set.Counters("lost_keys_total",
-			"Keys without their body or their timer that the audit requested again, by cause. "+
-				"Cause refused: not for the first time.",
-			metric.Of("cause", wantindex.BodyLost, wantindex.Refused, wantindex.TimerLost)),
+			"Keys without their body or their timer that the audit requested again, by cause.",
+			metric.Of("cause", wantindex.BodyLost, wantindex.BodyLostAgain, wantindex.TimerLost)),
 	}
 }

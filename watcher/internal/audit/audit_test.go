@@ -348,7 +348,7 @@ func TestARefusedKeyIsRequestedAtGrowingIntervalsUntilAnEdit(t *testing.T) {
 		b.Expect(b.found()).To(BeEmpty(), "before %s", pause)
 		b.clock.Step(time.Second)
 		b.Expect(b.found()).To(HaveKeyWithValue(k, want), "after %s", pause)
-		want = wantindex.Refused
+		want = wantindex.BodyLostAgain
 		b.publish(k)
 		b.fetched()
 	}

@@ -72,7 +72,7 @@ func TestAStepThatFailsHalfwayCountsOnlyItsRequests(t *testing.T) {
 	b.clock.Step(stepInterval)
 	b.runStep()
 	b.Expect(b.lost("body_lost")).To(BeEquivalentTo(keys))
-	b.Expect(b.lost("refused")).To(BeZero())
+	b.Expect(b.lost("body_lost_again")).To(BeZero())
 }
 
 // A missing Role or a budget leaves no failure in the status.
@@ -336,7 +336,7 @@ func TestAKeyIsRefusedUntilItLands(t *testing.T) {
 	t.Parallel()
 	r := newBench(t).refusing(1, "")
 	refused := func() bool {
-		_, refused := r.Refused(r.keys[0])
+		_, refused := r.NotLanding(r.keys[0])
 		return refused
 	}
 	for !refused() {
@@ -378,7 +378,7 @@ func TestLongRefusedKeysCostLittle(t *testing.T) {
 	// One per key in 10 min, and one per 100 keys and minute.
 	r.Expect(requests).To(BeNumerically("<=", minutes*(len(r.keys)/10+1+len(r.keys)/100)))
 	r.Expect(r.lost("body_lost")).To(BeEquivalentTo(1000))
-	r.Expect(r.lost("refused")).To(BeNumerically(">=", requests))
+	r.Expect(r.lost("body_lost_again")).To(BeNumerically(">=", requests))
 }
 
 func TestALostKeyIsRequestedInTheNextStep(t *testing.T) {

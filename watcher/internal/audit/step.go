@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -270,14 +269,14 @@ func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Pr
 	case bodyLost:
 		finding = wantindex.BodyLost
 		if k.requests > 0 {
-			finding = wantindex.Refused
+			finding = wantindex.BodyLostAgain
 		}
 		a.suspects[c.key], k.last, k.newest, k.queuedUpTo = k, bodyLost, c.pending.newest(), 0
 		k.notBefore = s.now.Add(min(time.Duration(a.interval)<<k.requests, a.interval.maxPause()))
 		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
 		k.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
 	}
-	stale := c.shown.held && condition.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
+	stale := c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
 		w.Stale, w.Forced = stale, w.Forced && c.verdict != inOrder
 		if finding != wantindex.NothingLost {

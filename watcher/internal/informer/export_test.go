@@ -10,7 +10,7 @@ type reflectorStore interface {
 }
 
 // Store returns the store of a namespace's reflector.
-func (s *Informer[T]) Store(namespace string) reflectorStore { return s.namespaces[namespace] }
+func (i *Informer[T]) Store(namespace string) reflectorStore { return i.namespaces[namespace] }
 
 // Refuse simulates a namespace that the watcher may not read.
-func (s *Informer[T]) Refuse(namespace string) { s.namespaces[namespace].forbid() }
+func (i *Informer[T]) Refuse(namespace string) { i.namespaces[namespace].forbid() }

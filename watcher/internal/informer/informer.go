@@ -64,118 +64,118 @@ func New[O metav1.Object, T Cached](c Config, d Deps[O, T]) *Informer[T] {
 }
 
 // of returns the watched namespace that has the objects of a namespace.
-func (s *Informer[T]) of(name string) *namespace[T] {
-	if n, found := s.namespaces[name]; found {
+func (i *Informer[T]) of(name string) *namespace[T] {
+	if n, found := i.namespaces[name]; found {
 		return n
 	}
-	return s.namespaces[""]
+	return i.namespaces[""]
 }
 
 // Get returns the cached part of an object, or nil.
-func (s *Informer[T]) Get(name types.NamespacedName) T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.objects[name]
+func (i *Informer[T]) Get(name types.NamespacedName) T {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects[name]
 }
 
 // Names returns the names of all objects.
-func (s *Informer[T]) Names() []types.NamespacedName {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.AppendSeq(make([]types.NamespacedName, 0, len(s.objects)), maps.Keys(s.objects))
+func (i *Informer[T]) Names() []types.NamespacedName {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return slices.AppendSeq(make([]types.NamespacedName, 0, len(i.objects)), maps.Keys(i.objects))
 }
 
 // Each holds a lock while it calls visit.
-func (s *Informer[T]) Each(visit func(T)) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, o := range s.objects {
+func (i *Informer[T]) Each(visit func(T)) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, o := range i.objects {
 		visit(o)
 	}
 }
 
 // Len returns the number of objects.
-func (s *Informer[T]) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.objects)
+func (i *Informer[T]) Len() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return len(i.objects)
 }
 
 // Watched returns the number of objects that all watches deliver, cached or not.
-func (s *Informer[T]) Watched() (sum int) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, n := range s.namespaces {
+func (i *Informer[T]) Watched() (sum int) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, n := range i.namespaces {
 		sum += n.watched
 	}
 	return sum
 }
 
 // Silence returns the time since the last response, of the slowest namespace (0 before the first).
-func (s *Informer[T]) Silence() (longest time.Duration) {
-	for _, n := range s.namespaces {
+func (i *Informer[T]) Silence() (longest time.Duration) {
+	for _, n := range i.namespaces {
 		longest = max(longest, n.silence())
 	}
 	return longest
 }
 
 // Synced is closed when every namespace has been listed, except those skipped by SkipForbidden.
-func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
+func (i *Informer[T]) Synced() <-chan struct{} { return i.synced }
 
 // Listed reports whether a namespace has been listed or is not watched, so that a missing object is gone.
-func (s *Informer[T]) Listed(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	n := s.of(name)
+func (i *Informer[T]) Listed(name string) bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	n := i.of(name)
 	return n == nil || n.listed
 }
 
 // Put caches the response to our own write, so that the next reconciliation does not see the state
 // before it. A version that the watch has passed is ignored, because the object may be gone.
-func (s *Informer[T]) Put(object any) {
-	o, err := s.trim(object)
+func (i *Informer[T]) Put(object any) {
+	o, err := i.trim(object)
 	if err != nil || o.isEmpty() {
 		return
 	}
-	s.mu.Lock()
-	changed := s.of(o.name.Namespace).latest.Load() < o.version && s.put(o)
-	s.mu.Unlock()
+	i.mu.Lock()
+	changed := i.of(o.name.Namespace).latest.Load() < o.version && i.put(o)
+	i.mu.Unlock()
 	if changed { // the response may include an edit that the watch has not delivered yet
-		s.notify(o.name, true)
+		i.notify(o.name, true)
 	}
 }
 
 // put caches an object, unless the cache has this version or a later one, and reports whether the cache
 // changed. A new watch may deliver thousands of versions again. The caller holds the lock.
-func (s *Informer[T]) put(o trimmed[T]) bool {
+func (i *Informer[T]) put(o trimmed[T]) bool {
 	if o.isEmpty() {
-		return s.drop(o.name)
+		return i.drop(o.name)
 	}
-	if old, found := s.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 &&
+	if old, found := i.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 &&
 		old.meta().Version >= o.version {
 		return false
 	}
-	s.objects[o.name] = o.kept
+	i.objects[o.name] = o.kept
 	return true
 }
 
 // drop removes an object, and reports whether it was cached. The caller holds the lock.
-func (s *Informer[T]) drop(name types.NamespacedName) bool {
-	_, found := s.objects[name]
-	delete(s.objects, name)
+func (i *Informer[T]) drop(name types.NamespacedName) bool {
+	_, found := i.objects[name]
+	delete(i.objects, name)
 	return found
 }
 
 // checkSynced closes synced if no namespace is left to wait for. The caller holds the lock.
-func (s *Informer[T]) checkSynced() {
+func (i *Informer[T]) checkSynced() {
 	listed := false
-	for _, n := range s.namespaces {
+	for _, n := range i.namespaces {
 		if !n.listed && !n.forbidden {
 			return
 		}
 		listed = listed || n.listed
 	}
 	if listed {
-		s.inSync()
+		i.inSync()
 	}
 }

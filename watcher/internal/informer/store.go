@@ -41,7 +41,7 @@ func (n *namespace[T]) silence() time.Duration {
 // note records the version of a response. The caller holds the lock.
 func (n *namespace[T]) note(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
 
-// skip records that the namespace is forbidden.
+// forbid records that the namespace is forbidden.
 func (n *namespace[T]) forbid() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

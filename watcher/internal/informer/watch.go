@@ -90,9 +90,9 @@ type Source struct {
 }
 
 // Watch fills the informer until ctx is done.
-func (s *Informer[T]) Watch(ctx context.Context, from Source) {
+func (i *Informer[T]) Watch(ctx context.Context, from Source) {
 	var namespaces sync.WaitGroup
-	for _, n := range s.namespaces {
+	for _, n := range i.namespaces {
 		w := &namespaceWatch[T]{Source: from, namespace: n}
 		namespaces.Go(func() {
 			for ctx.Err() == nil {

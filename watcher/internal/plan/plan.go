@@ -9,10 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -30,10 +30,11 @@ type Plan struct {
 	// InSync lists the keys that hold the requested body, so their want no longer repairs a drift.
 	InSync []string
 	// Problem and Occupied belong in the status: the mistakes in the annotations, and each foreign
-	// key followed by its URL. Report means that the status differs.
+	// key followed by its URL.
 	Problem  string
 	Occupied []string
-	Report   bool
+	// AskWriter means that the writer must correct the status, or fill a pinned key from the history.
+	AskWriter bool
 	// Notices become Events.
 	Notices []Notice
 }
@@ -66,37 +67,37 @@ const maxStatusBytes = 32 << 10
 // For compares an object with the wants in the stream. A nil object is gone or was never
 // annotated.
 func For(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
-	m := &planner{object: o, wants: wants, epoch: epoch}
+	p := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
-		m.retractAllBut(nil)
+		p.retractAllBut(nil)
 	case o.Invalid != nil:
 		// A mistake in the text is no reason to remove data.
-		m.plan.Notices = append(m.plan.Notices, Notice{
+		p.plan.Notices = append(p.plan.Notices, Notice{
 			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 			Note:       o.Invalid.Error(),
 			Occurrence: o.Invalid.Error(),
 		})
-		m.retractAllBut(nil)
-		m.compareProblem()
+		p.retractAllBut(nil)
+		p.compareProblem()
 	default:
-		m.compareProblem()
-		m.reportProblems(o.Request.Problems)
+		p.compareProblem()
+		p.reportProblems(o.Request.Problems)
 		for _, pair := range o.Request.Pairs {
-			m.key(pair)
+			p.key(pair)
 		}
-		m.retractAllBut(func(key string) bool { _, requested := o.Request.URL(key); return requested })
-		m.plan.Remove = Orphans(o)
+		p.retractAllBut(func(key string) bool { _, requested := o.Request.URL(key); return requested })
+		p.plan.Remove = Orphans(o)
 	}
-	return m.plan
+	return p.plan
 }
 
 // NeedsWant reports whether an object needs a new want for a pair, apart from findings of the audit.
 func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
-	m := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
-	m.key(pair)
-	return len(m.plan.Publish) > 0
+	p := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
+	p.key(pair)
+	return len(p.plan.Publish) > 0
 }
 
 type planner struct {
@@ -109,22 +110,22 @@ type planner struct {
 }
 
 // retractAllBut retracts all wants except those of requested keys.
-func (m *planner) retractAllBut(requested func(key string) bool) {
-	for key := range m.wants {
+func (p *planner) retractAllBut(requested func(key string) bool) {
+	for key := range p.wants {
 		if requested == nil || !requested(key) {
-			m.plan.Retract = append(m.plan.Retract, key)
+			p.plan.Retract = append(p.plan.Retract, key)
 		}
 	}
-	slices.Sort(m.plan.Retract)
+	slices.Sort(p.plan.Retract)
 }
 
-func (m *planner) compareProblem() {
-	m.plan.Problem = m.object.Request.Problem(m.object.Invalid)
-	m.plan.Report = m.plan.Problem != m.object.Status.Problem() && m.object.Others[status.ObjectKey] == ""
+func (p *planner) compareProblem() {
+	p.plan.Problem = p.object.Request.Problem(p.object.Invalid)
+	p.plan.AskWriter = p.plan.Problem != p.object.Status.Problem() && p.object.Others[status.ObjectKey] == ""
 }
 
 // reportProblems reports mistakes in single annotations and pairs.
-func (m *planner) reportProblems(problems []annotation.Problem) {
+func (p *planner) reportProblems(problems []annotation.Problem) {
 	for _, problem := range problems {
 		occurrence := problem.Text
 		if problem.Key != "" { // the text has the number of the pair, which other pairs change
@@ -134,7 +135,7 @@ func (m *planner) reportProblems(problems []annotation.Problem) {
 		if problem.Adjusted {
 			reason = pipeline.ReasonAdjusted
 		}
-		m.plan.Notices = append(m.plan.Notices, Notice{
+		p.plan.Notices = append(p.plan.Notices, Notice{
 			Reason:     reason,
 			Key:        problem.Key,
 			Note:       problem.Text,
@@ -158,145 +159,145 @@ func Orphans(o *annotated.Object) []string {
 	return orphans
 }
 
-func (m *planner) key(pair annotation.Pair) {
-	shown, last := m.object.Shown(pair.Key), m.wants[pair.Key]
-	entry, owner, value := shown.Entry, shown.Owner, shown.Value(m.object.Asked(pair))
+func (p *planner) key(pair annotation.Pair) {
+	shown, last := p.object.Shown(pair.Key), p.wants[pair.Key]
+	entry, owner, value := shown.Entry, shown.Owner, shown.Value(p.object.Asked(pair))
 	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
 	switch {
 	case shown.Other != "":
-		m.exists(pair.Key, condition.KeyOfOther(pair.Key, shown.Other))
+		p.exists(pair.Key, sentence.KeyOfOther(pair.Key, shown.Other))
 		return
 	case value == keystate.Foreign:
-		m.occupied(pair, entry)
+		p.occupied(pair, entry)
 		return
 	}
-	w := m.want(pair)
-	m.digest = wantindex.Digest(w)
+	w := p.want(pair)
+	p.digest = wantindex.Digest(w)
 	if value == keystate.Copied {
-		m.copied(w, owner, last, have)
+		p.copied(w, owner, last, have)
 		return
 	}
 	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream was
 	// recreated.
 	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
 	if resolved && !last.Resolved {
-		m.plan.Resolved = append(m.plan.Resolved, pair.Key)
+		p.plan.Resolved = append(p.plan.Resolved, pair.Key)
 	}
 	switch {
 	case value == keystate.Drifted:
-		m.drifted(w, entry, owner, last, !resolved || entry.Failing())
+		p.drifted(w, entry, owner, last, !resolved || entry.Failing())
 	case value == keystate.Held && !entry.Failing():
-		m.satisfied(w, entry, last, have)
-	case last.Resolved && entry == status.Entry{} && last.Digest == m.digest:
-		m.replaced(w, owner, last)
+		p.satisfied(w, entry, last, have)
+	case last.Resolved && entry == status.Entry{} && last.Digest == p.digest:
+		p.replaced(w, owner, last)
 	default:
-		m.unsatisfied(w, last, have)
+		p.unsatisfied(w, last, have)
 	}
 }
 
 // unsatisfied handles a key without the requested body, or with failing later attempts.
-func (m *planner) unsatisfied(w *v1.Want, last wantindex.Want, have bool) {
+func (p *planner) unsatisfied(w *v1.Want, last wantindex.Want, have bool) {
 	switch {
 	case !have:
-		m.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Digest != m.digest:
-		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
+		p.publish(w, v1.Cause_CAUSE_NEW, last)
+	case last.Digest != p.digest:
+		p.publish(w, v1.Cause_CAUSE_CHANGED, last)
 	case last.Now != w.GetNow():
-		m.publish(w, v1.Cause_CAUSE_NOW, last)
+		p.publish(w, v1.Cause_CAUSE_NOW, last)
 	case last.Finding != wantindex.NothingLost:
-		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	}
 }
 
 // copied handles a key whose status was written on another object, as after a restore. Only its
 // digest can show that the value is ours, so the writer compares it.
-func (m *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.Want, have bool) {
+func (p *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.Want, have bool) {
 	w.ReadFirst = true
-	if last.Resolved && last.Digest == m.digest { // the copy replaced our status
-		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
+	if last.Resolved && last.Digest == p.digest { // the copy replaced our status
+		p.publish(w, v1.Cause_CAUSE_DRIFT, last)
 		return
 	}
 	w.Drift = owner.Fingerprint
-	m.unsatisfied(w, last, have)
+	p.unsatisfied(w, last, have)
 }
 
-// occupied handles a foreign key. Only a report informs the writer.
-func (m *planner) occupied(pair annotation.Pair, entry status.Entry) {
-	m.plan.Occupied = append(m.plan.Occupied, pair.Key, pair.URL)
+// occupied handles a foreign key. The writer learns of it only if it is asked.
+func (p *planner) occupied(pair annotation.Pair, entry status.Entry) {
+	p.plan.Occupied = append(p.plan.Occupied, pair.Key, pair.URL)
 	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-	if entry.Copied(m.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
-		m.plan.Report = true
+	if entry.Copied(p.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
+		p.plan.AskWriter = true
 	}
-	m.exists(pair.Key, condition.KeyExists(pair.Key))
+	p.exists(pair.Key, sentence.KeyExists(pair.Key))
 }
 
 // exists reports a key that another manager or installation owns. Nothing is fetched for it.
-func (m *planner) exists(key, sentence string) {
-	m.plan.Notices = append(m.plan.Notices, Notice{
+func (p *planner) exists(key, text string) {
+	p.plan.Notices = append(p.plan.Notices, Notice{
 		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 		Key:        key,
-		Note:       sentence + " [" + condition.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
+		Note:       text + " [" + sentence.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
 		Occurrence: key,
 	})
-	if _, wanted := m.wants[key]; wanted {
-		m.plan.Retract = append(m.plan.Retract, key)
+	if _, wanted := p.wants[key]; wanted {
+		p.plan.Retract = append(p.plan.Retract, key)
 	}
 }
 
 // satisfied handles a key that holds the requested body. A missing want is published with the
 // cached body, which only starts the refresh timer.
-func (m *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
+func (p *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
 	cached := &v1.Cached{Sha256: entry.SHA256}
 	switch {
 	case !have:
 		w.Cached = cached
-		m.publish(w, v1.Cause_CAUSE_NEW, last)
+		p.publish(w, v1.Cause_CAUSE_NEW, last)
 	case last.Now != w.GetNow():
-		m.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Digest != m.digest:
+		p.publish(w, v1.Cause_CAUSE_NOW, last)
+	case last.Digest != p.digest:
 		w.Cached = cached
-		m.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.Refused:
-		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+		p.publish(w, v1.Cause_CAUSE_CHANGED, last)
+	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.BodyLostAgain:
+		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Finding != wantindex.NothingLost && last.Refreshes:
 		w.Cached = cached
-		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case last.Drift != "" || !last.Resolved:
-		m.plan.InSync = append(m.plan.InSync, w.GetKey())
+		p.plan.InSync = append(p.plan.InSync, w.GetKey())
 	}
 }
 
 // drifted handles a key that was removed or changed after our write. asked means that the last want
 // has no result yet.
-func (m *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
+func (p *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && last.Digest == m.digest && last.Drift != ""
+	repairing := asked && last.Digest == p.digest && last.Drift != ""
 	w.Drift = owner.Fingerprint
 	if entry.Drift != owner.Unsettled() { // else the value was the right one, and is checked once more
 		w.Drift = owner.Unsettled()
-		m.reportDrift(w.GetKey(), entry.Fence, owner)
+		p.reportDrift(w.GetKey(), entry.Fence, owner)
 	}
 	switch {
 	case repairing && last.Now != w.GetNow():
-		m.publish(w, v1.Cause_CAUSE_NOW, last)
+		p.publish(w, v1.Cause_CAUSE_NOW, last)
 	case repairing && last.Finding != wantindex.NothingLost:
-		m.publish(w, v1.Cause_CAUSE_AUDIT, last)
+		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
 	case repairing:
 	default:
-		m.publish(w, v1.Cause_CAUSE_DRIFT, last)
+		p.publish(w, v1.Cause_CAUSE_DRIFT, last)
 	}
 }
 
 // replaced handles a resolved key without any status: the object was replaced by one without our
 // annotation.
-func (m *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
+func (p *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
 	w.Drift = owner.Fingerprint
-	m.reportDrift(w.GetKey(), last.Fence, owner)
-	m.publish(w, v1.Cause_CAUSE_DRIFT, last)
+	p.reportDrift(w.GetKey(), last.Fence, owner)
+	p.publish(w, v1.Cause_CAUSE_DRIFT, last)
 }
 
 // reportDrift reports a changed key once per repair, however often it changes until then.
-func (m *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
+func (p *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
 	var note string
 	switch owner.State {
 	case annotation.None:
@@ -310,7 +311,7 @@ func (m *planner) reportDrift(key string, written status.Fence, owner annotation
 	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
-	m.plan.Notices = append(m.plan.Notices, Notice{
+	p.plan.Notices = append(p.plan.Notices, Notice{
 		Reason:     pipeline.ReasonDrifted,
 		Key:        key,
 		Note:       note,
@@ -318,8 +319,8 @@ func (m *planner) reportDrift(key string, written status.Fence, owner annotation
 	})
 }
 
-func (m *planner) want(pair annotation.Pair) *v1.Want {
-	o := m.object
+func (p *planner) want(pair annotation.Pair) *v1.Want {
+	o := p.object
 	w := &v1.Want{
 		Namespace:       o.Namespace,
 		Name:            o.Name,
@@ -329,8 +330,8 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 		Url:             pair.URL,
 		Now:             o.Request.Now,
 		Sha256:          o.Request.SHA256[pair.Key],
-		Epoch:           max(m.epoch, m.fence(pair.Key).Epoch),
-		ReadFirst:       m.unproven(pair.Key),
+		Epoch:           max(p.epoch, p.fence(pair.Key).Epoch),
+		ReadFirst:       p.unproven(pair.Key),
 		ObservedAt:      timestamppb.New(o.SeenAt),
 	}
 	if interval := o.Request.Interval(pair.Key); interval > 0 {
@@ -344,12 +345,12 @@ func (m *planner) want(pair annotation.Pair) *v1.Want {
 
 // unproven reports whether the metadata cannot prove the value of a key: others own it, or managedFields are
 // missing or incomplete, as not even the annotation has an owner.
-func (m *planner) unproven(key string) bool {
-	switch m.object.Owner(key).State {
+func (p *planner) unproven(key string) bool {
+	switch p.object.Owner(key).State {
 	case annotation.Ours:
 		return false
 	case annotation.None:
-		return m.object.MainAnnotatedAt.IsZero()
+		return p.object.MainAnnotatedAt.IsZero()
 	default:
 		return true
 	}
@@ -357,13 +358,13 @@ func (m *planner) unproven(key string) bool {
 
 // carryStatus adds the key's status entry if it is the only one; otherwise the wants of a large
 // object would all repeat the whole status.
-func (m *planner) carryStatus(w *v1.Want) {
-	own, readFirst := "", m.object.Others != nil
-	for key := range m.object.Status.Keys() {
+func (p *planner) carryStatus(w *v1.Want) {
+	own, readFirst := "", p.object.Others != nil
+	for key := range p.object.Status.Keys() {
 		readFirst = readFirst || key != w.GetKey()
 	}
 	if !readFirst {
-		own = m.object.Status.Status().String()
+		own = p.object.Status.Status().String()
 	}
 	if len(own) > maxStatusBytes {
 		own, readFirst = "", true
@@ -371,22 +372,22 @@ func (m *planner) carryStatus(w *v1.Want) {
 	w.Status, w.ReadFirst = own, w.GetReadFirst() || readFirst
 }
 
-func (m *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
+func (p *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
 	w.Cause = cause
-	m.carryStatus(w)
+	p.carryStatus(w)
 	switch cause {
 	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
-		w.AskedAt = timestamppb.New(m.object.AskedAt())
+		w.AskedAt = timestamppb.New(p.object.AskedAt())
 	default: // no user requested it
 	}
-	m.plan.Publish = append(m.plan.Publish, Want{
-		Want: w, Last: last.Fence.Seq, After: m.fence(w.GetKey()), Digest: m.digest,
+	p.plan.Publish = append(p.plan.Publish, Want{
+		Want: w, Last: last.Fence.Seq, After: p.fence(w.GetKey()), Digest: p.digest,
 	})
 }
 
-func (m *planner) fence(key string) status.Fence {
-	entry := m.object.Status.Of(key)
-	if entry.Copied(m.object.UID) {
+func (p *planner) fence(key string) status.Fence {
+	entry := p.object.Status.Of(key)
+	if entry.Copied(p.object.UID) {
 		return status.Fence{}
 	}
 	return entry.Fence

@@ -403,7 +403,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
 		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
 	} {
-		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).Report).To(Equal(c.want), name)
+		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).AskWriter).To(Equal(c.want), name)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	} {
 		p := plan.For(tt.object, tt.wants, epoch)
 		NewWithT(t).Expect(p.Problem).To(Equal(tt.problem), name)
-		NewWithT(t).Expect(p.Report).To(Equal(tt.report), name)
+		NewWithT(t).Expect(p.AskWriter).To(Equal(tt.report), name)
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -102,7 +102,7 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 	defer p.mu.Unlock()
 	sent, ok := p.requests.entries[name]
 	same := ok && o != nil && sent.same(memoOf(o, of))
-	if !of.Report && len(of.Remove) == 0 {
+	if !of.AskWriter && len(of.Remove) == 0 {
 		// The pause keeps growing if another controller keeps reverting the writer's changes.
 		if !same || p.requests.expired(sent) {
 			delete(p.requests.entries, name)
@@ -114,7 +114,7 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 		return p.config.Repeat
 	}
 	if wait := sent.pause(p.config.Repeat) - p.deps.Clock.Since(sent.at); wait > 0 {
-		of.Report, of.Remove = false, nil
+		of.AskWriter, of.Remove = false, nil
 		return wait
 	}
 	return p.config.Repeat
@@ -174,7 +174,7 @@ func repairBackOff(key, manager string) plan.Notice {
 	return plan.Notice{
 		Reason:     pipeline.ReasonRepairBackOff,
 		Key:        key,
-		Note:       condition.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
+		Note:       sentence.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
 		Occurrence: key,
 	}
 }

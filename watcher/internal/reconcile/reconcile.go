@@ -138,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	p := plan.For(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	again = r.pacing.limitRemovals(o, &p)
-	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.Report {
+	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.AskWriter {
 		if wait := r.pacing.coalesceWait(name); wait > 0 {
 			later, err := r.notices.emit(ctx, name)
 			return pace.Soonest(pace.Soonest(again, wait), later), err
@@ -173,11 +173,11 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 		entry, asked := o.Status.Of(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
 		held := entry.SHA256 == w.GetSha256() && w.GetDrift() == "" && !entry.Failing()
 		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || entry.Copied(o.UID) ||
-			pins == pipeline.MaxFulfilled {
+			pins == pipeline.MaxPinsFilled {
 			continue
 		}
 		if _, found := r.bodies.Find(ctx, w.GetNamespace(), w.GetSha256()); found {
-			w.Cached, p.Report = &v1.Cached{Sha256: w.GetSha256()}, true
+			w.Cached, p.AskWriter = &v1.Cached{Sha256: w.GetSha256()}, true
 			pins++
 		}
 	}
@@ -217,7 +217,7 @@ func (r *Reconciler) carryOut(
 	for i := 0; i < len(p.Publish) && room(); i++ {
 		note(r.publish(ctx, p.Publish[i]))
 	}
-	if p.Report || len(p.Remove) > 0 {
+	if p.AskWriter || len(p.Remove) > 0 {
 		note(r.requestReconcile(ctx, o, &p))
 	}
 	return done, errors.Join(append(errs, full)...)

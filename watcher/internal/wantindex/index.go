@@ -35,7 +35,7 @@ type Want struct {
 	// Forced: `curl-now` asked for a fetch. No new status follows if the key had its body, whether the new one was equal
 	// or the result was lost. The audit has to tell the two apart.
 	Forced bool
-	// Stale: when the audit last read the timer, there was no good fetch for condition.StaleIntervals.
+	// Stale: when the audit last read the timer, there was no good fetch for pipeline.StaleIntervals.
 	Stale bool
 	// Version is the resource version of the object when the want was made (0: not a number).
 	Version uint64
@@ -56,8 +56,8 @@ const NothingLost = ""
 const (
 	// BodyLost: the key does not hold its body, and no fetch is pending.
 	BodyLost Finding = "body_lost"
-	// Refused: the same after another fetch.
-	Refused Finding = "refused"
+	// BodyLostAgain: the same after another fetch.
+	BodyLostAgain Finding = "body_lost_again"
 	// TimerLost: the key has its body, but will not be refreshed. Either it has no timer, or the object's fence is newer
 	// than the stream (a restored backup), so the writer would drop the result.
 	TimerLost Finding = "timer_lost"

@@ -124,8 +124,8 @@ type Write struct {
 	// Unavailable means that the result was not applied because the API server was unavailable. A result that
 	// was refused because of its own object has a verdict instead.
 	Unavailable bool
-	// Rejected means that the body is newly rejected.
-	Rejected bool
+	// NewPage means that the body is an HTML page for the first time.
+	NewPage bool
 	// After is the pause that the API server requested.
 	After time.Duration
 	// Together is the number of results in the batch.

@@ -64,7 +64,7 @@ var errPage = &pipeline.ClassError{
 // back-pressure. All others are acknowledged, and the watcher publishes missing keys again.
 func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
 	switch {
-	case w.Rejected:
+	case w.NewPage:
 		return pipeline.DeadLetter(errPage)
 	case !w.Unavailable:
 		return pipeline.Ack()

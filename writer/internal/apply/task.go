@@ -272,7 +272,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 	t.faults.Drop(t.ref)
 	writes := make([]Write, len(t.items))
 	for i, d := range p.Decisions {
-		writes[i] = Write{Verdict: d.Verdict, Rejected: d.Rejected}
+		writes[i] = Write{Verdict: d.Verdict, NewPage: d.NewPage}
 		events := d.Events
 		if t.restored(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}

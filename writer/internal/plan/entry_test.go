@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -106,7 +106,7 @@ func elsewhere(e status.Entry) status.Entry {
 // A key is stale if it was given up and has failed for long, as in curlctl and in the watcher's
 // metric.
 func TestEntryOfAStaleKey(t *testing.T) {
-	const long = condition.StaleIntervals * 10 * time.Minute
+	const long = pipeline.StaleIntervals * 10 * time.Minute
 	for name, tt := range map[string]struct {
 		gaveUp          bool
 		interval, fails time.Duration
@@ -277,7 +277,7 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 			continue
 		}
 		d := p.Decisions[0]
-		NewWithT(t).Expect([]any{d.Verdict, d.Rejected}).To(Equal([]any{tt.want, tt.want == plan.Refused}), name)
+		NewWithT(t).Expect([]any{d.Verdict, d.NewPage}).To(Equal([]any{tt.want, tt.want == plan.Refused}), name)
 		if tt.want == plan.Refused {
 			NewWithT(t).Expect(d.Events).To(HaveExactElements(HaveField("Note", "data.example.com responded with an HTML page, "+
 				"perhaps a login or an error page, and key mydata holds something else, which it keeps; "+
@@ -421,7 +421,7 @@ func TestEveryEventWordForWord(t *testing.T) {
 		lines[fmt.Sprintf("%-8s %-16s %s\n", kind, e.Reason, e.Note)] = true
 		g.Expect(e.Note).NotTo(MatchRegexp(`[?\n]|token=`))
 		g.Expect(len(e.Note)).To(BeNumerically("<=", 1024), e.Note)
-		if cause := condition.WhyEmpty(pipeline.ClassOf(e.Reason)); cause != "" && e.Action != "Remove" {
+		if cause := sentence.WhyEmpty(pipeline.ClassOf(e.Reason)); cause != "" && e.Action != "Remove" {
 			g.Expect(e.Note).To(HaveSuffix("["+cause+"]"), e.Reason)
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -61,8 +61,8 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 // explain returns the explanation of a failure for the status.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
-		HTTPStatus: f.GetStatusCode(), Message: condition.Sentence(i.Result.GetWant(), f), Rule: f.GetRule(),
-		WaitsFor: condition.WaitsFor(f.GetWaitsFor(), i.url()), Terminal: condition.Terminal(i.url(), f),
+		HTTPStatus: f.GetStatusCode(), Message: sentence.Of(i.Result.GetWant(), f), Rule: f.GetRule(),
+		WaitsFor: sentence.WaitsFor(f.GetWaitsFor(), i.url()), Terminal: sentence.Terminal(i.url(), f),
 	}
 	if at := f.GetNextAt(); at != nil && !why.Terminal {
 		why.NextTry = at.AsTime()
@@ -70,7 +70,7 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	// Unlike since, this time is not truncated to the second. A failure that has just become stale would
 	// not count as stale.
 	now := i.Result.GetObservedAt().AsTime()
-	why.Stale = f.GetGaveUp() && condition.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
+	why.Stale = f.GetGaveUp() && pipeline.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
 }
 
@@ -103,7 +103,7 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 	note := obstacleNote(i, next, b.object.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	changed := !sameFailure(entry, next)
-	decision := Decision{Verdict: verdict, Rejected: changed && class == contentRejected}
+	decision := Decision{Verdict: verdict, NewPage: changed && class == contentRejected}
 	if changed || class == writeFailed {
 		decision.Events = []Event{failureEvent(i, next, actionWrite, note)}
 	}

@@ -3,9 +3,9 @@ package plan
 import (
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -43,7 +43,7 @@ const (
 
 // failureEvent returns the Event for a failing entry.
 func failureEvent(i Item, entry status.Entry, action, note string) Event {
-	if cause := condition.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
+	if cause := sentence.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
 		note += " [" + cause + "]"
 	}
 	return Event{
@@ -67,18 +67,18 @@ func Recovered(i Item) Event {
 	return Event{
 		Reason:     pipeline.ReasonRecovered,
 		Action:     actionFetch,
-		Note:       condition.Host(i.url()) + " responded; key " + i.Key.Key + " is up to date",
+		Note:       sentence.Host(i.url()) + " responded; key " + i.Key.Key + " is up to date",
 		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
 	}
 }
 
 // failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	note := condition.Sentence(i.Result.GetWant(), f) + "; " + condition.Value(i.Key.Key, entry.HasBody())
-	if condition.Terminal(i.url(), f) {
-		return note + "; " + condition.Permanent
+	note := sentence.Of(i.Result.GetWant(), f) + "; " + sentence.Value(i.Key.Key, entry.HasBody())
+	if sentence.Terminal(i.url(), f) {
+		return note + "; " + sentence.Permanent
 	}
-	if next := condition.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
+	if next := sentence.Next(f, i.Result.GetObservedAt().AsTime()); next != "" {
 		note += "; " + next
 	}
 	return note
@@ -92,24 +92,24 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 			"webhook; retrying"
 	}
 	size := len(i.Result.GetContent().GetBody())
-	note := condition.Unwritten(class, i.url(), key, size)
+	note := sentence.Unwritten(class, i.url(), key, size)
 	switch {
 	case class == keyExists, class == immutable:
 		return note
 	case class == contentRejected:
-		return condition.BecomesHTML(i.url(), key)
+		return sentence.BecomesHTML(i.url(), key)
 	case class == writeFailed && o == Stripped:
-		return condition.Stripped
+		return sentence.Stripped
 	case class == writeFailed && o == Failed:
-		return condition.Failed + "; " + condition.Value(key, entry.HasBody()) + "; retrying"
+		return sentence.Failed + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
 	case class == bodyTooLarge && o == ObjectTooLarge:
-		return condition.ObjectTooLarge(key, size) + "; " + condition.Value(key, entry.HasBody())
+		return sentence.ObjectTooLarge(key, size) + "; " + sentence.Value(key, entry.HasBody())
 	case class == writeFailed && o == NoRoom:
-		return condition.NoRoom + "; " + condition.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
+		return sentence.NoRoom + "; " + sentence.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
 	case class == writeFailed:
-		return note + "; " + condition.Value(key, entry.HasBody()) + "; retrying"
+		return note + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
 	default:
-		return note + "; " + condition.Value(key, entry.HasBody())
+		return note + "; " + sentence.Value(key, entry.HasBody())
 	}
 }
 
@@ -154,7 +154,7 @@ func OverBudget(o *Object, i Item) Event {
 	recorded := o.Status.Keys[i.Key.Key]
 	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failureEvent(i, entry, actionWrite,
-		"the namespace exceeded its write budget; "+condition.Value(i.Key.Key, entry.HasBody())+"; retrying later")
+		"the namespace exceeded its write budget; "+sentence.Value(i.Key.Key, entry.HasBody())+"; retrying later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + recorded.Fence.String()
 	return event
 }

@@ -45,8 +45,8 @@ type Decision struct {
 	// Version means that the body of the item belongs into the history, and Available that it was not written.
 	Version, Available bool
 
-	// Rejected means that the body is newly rejected, so that a dead letter keeps its start.
-	Rejected bool
+	// NewPage means that the body is an HTML page for the first time, so that a dead letter keeps its start.
+	NewPage bool
 	// sure means that the fence decides, so that the object need not be read.
 	sure bool
 }

@@ -164,7 +164,7 @@ func TestPlan(t *testing.T) {
 	fromHistory := func(f fixture) fixture { f.history = bodies; return f }
 	full := hourly.wrote("b")
 	full.history = map[string][]byte{}
-	for n := range pipeline.MaxFulfilled {
+	for n := range pipeline.MaxPinsFilled {
 		full.history[digest(strconv.Itoa(n))] = nil
 	}
 	filled := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("URL", "")))

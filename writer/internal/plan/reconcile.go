@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -120,7 +120,7 @@ func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool)
 			entry = status.Entry{}
 		}
 		next := failing(entry, pair.URL, pipeline.Reason(keyExists), i.observed())
-		next.GaveUp, next.Explanation = true, &status.Explanation{Message: condition.KeyExists(pair.Key)}
+		next.GaveUp, next.Explanation = true, &status.Explanation{Message: sentence.KeyExists(pair.Key)}
 		if !sameFailure(entry, next) {
 			b.set(pair.Key, next)
 			changed = true
@@ -177,7 +177,7 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	}
 	body, known := b.object.History[pin]
 	switch {
-	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxFulfilled:
+	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxPinsFilled:
 		b.needHistory = append(b.needHistory, pin)
 		return false
 	case body == nil: // the watcher publishes a want
@@ -208,7 +208,7 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	switch {
 	case pin == "", pin == b.status.Keys[key].SHA256, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
 		return d, false
-	case !known && len(b.object.History) >= pipeline.MaxFulfilled:
+	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Verdict: Deferred}, true
 	case b.object.Obstacle != NoObstacle && b.object.History[pin] != nil:
 		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed)), true
@@ -223,8 +223,8 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 func updateAvailable(i Item, written bool, digest string) Event {
 	return Event{
 		Reason: pipeline.ReasonUpdateAvailable, Action: actionFetch,
-		Note: condition.UpdateAvailable(i.url(), digest) + "; " +
-			condition.Value(i.Key.Key, written) + " until curl-sha256 names that digest",
+		Note: sentence.UpdateAvailable(i.url(), digest) + "; " +
+			sentence.Value(i.Key.Key, written) + " until curl-sha256 names that digest",
 		Occurrence: i.Key.Key + "\x00" + digest,
 	}
 }

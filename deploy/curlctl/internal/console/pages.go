@@ -35,7 +35,7 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 		groups.add(g.Row(now), "/wants?"+url.Values{"state": {"failing"}, "host": {g.Host}}.Encode(), "")
 	}
 	data := map[string]any{
-		"Numbers": last.Overview, "Headline": last.Headline(now), "Groups": groups, "Bad": last.Now.Failing(),
+		"Numbers": last.Overview, "Headline": last.Headline(now), "Groups": groups, "Bad": last.Now.Bad(),
 		"Requests": last.Consumers[0], "Results": last.Consumers[1],
 	}
 	return &page{template: "overview.html", title: "Overview", data: data, refresh: true, command: "curlctl status"}, nil
@@ -166,7 +166,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
 	}
 	f := keys.Filter{
-		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), Bad: state != "",
+		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), NotGood: state != "",
 	}
 	rows := newTable(keys.KeyTable(), "HOST", "CHECKED", "WAITS FOR", "ATTEMPTS", "MESSAGE")
 	all, shown, next := 0, "", ""
@@ -193,7 +193,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		data["Next"] = "/wants?" + query.Encode()
 	}
 	words := []string{"curlctl", "wants"}
-	if f.Bad {
+	if f.NotGood {
 		words[1] = "failing"
 	}
 	return &page{template: "wants.html", title: "Wanted", command: command(words...), data: data}, nil

@@ -16,9 +16,9 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // Record is a failure in JSON output.
@@ -70,7 +70,7 @@ func NewRecord(f operate.DeadLetter) Record {
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
 	if detail != nil {
-		r.Sentence = condition.Sentence(want, detail)
+		r.Sentence = sentence.Of(want, detail)
 	}
 	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
 		r.TraceID = span.TraceID().String()

@@ -15,11 +15,11 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 // Key is a wanted key. It keeps no message, to save memory.
@@ -91,8 +91,8 @@ func (l Listed) Row(now time.Time) printer.Row {
 // Filter selects keys. Empty fields select all.
 type Filter struct {
 	Namespace, Name, Host, Reason string
-	// Bad excludes good keys, and Stale and HeldBack select only such keys.
-	Bad, Stale, HeldBack bool
+	// NotGood excludes good keys, and Stale and HeldBack select only such keys.
+	NotGood, Stale, HeldBack bool
 }
 
 // Selects reports whether the filter selects a key.
@@ -100,7 +100,7 @@ func (f Filter) Selects(k *Key) bool {
 	c := k.Condition
 	return (f.Namespace == "" || k.Namespace == f.Namespace) && (f.Name == "" || k.Name == f.Name) &&
 		(f.Host == "" || k.HostIs(f.Host)) && (f.Reason == "" || c.Reason == f.Reason) &&
-		(!f.Bad || !c.Good()) && (!f.Stale || c.Stale) && (!f.HeldBack || c.State == keystate.HeldBack)
+		(!f.NotGood || !c.Good()) && (!f.Stale || c.Stale) && (!f.HeldBack || c.State == keystate.HeldBack)
 }
 
 // Reader reads the keys and timers of a namespace and name (empty: all).
@@ -177,7 +177,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 // key returns a wanted key with its condition. If nothing is scheduled, next has no Due.
 func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 	k := Key{
-		Key: w.Key, Request: RequestOf(w.Want), Host: condition.Host(w.Want.GetUrl()),
+		Key: w.Key, Request: RequestOf(w.Want), Host: sentence.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
 	asked := keystate.Asked{

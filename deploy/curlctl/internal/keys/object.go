@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -163,7 +163,7 @@ func (o *Object) unpublished(
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}
 		all = append(all, Key{
-			Key: at, Request: Request{UID: o.UID, URL: pair.URL}, Host: condition.Host(pair.URL),
+			Key: at, Request: Request{UID: o.UID, URL: pair.URL}, Host: sentence.Host(pair.URL),
 			Refresh: o.Request.Interval(pair.Key), Condition: state,
 		})
 	}

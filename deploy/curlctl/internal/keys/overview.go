@@ -164,7 +164,7 @@ func (o Overview) Headline(now time.Time) string {
 // Word returns the state of a key whose style fits the headline on web pages.
 func (o Overview) Word() string {
 	switch {
-	case o.Blocked != "" || o.Now.Failing() > 0:
+	case o.Blocked != "" || o.Now.Bad() > 0:
 		return "failing"
 	case o.Paused || o.Now[keystate.Stale] > 0:
 		return "stale"
@@ -285,8 +285,8 @@ func (n Counts) Keys() (all int) {
 	return all
 }
 
-// Failing returns the number of keys in a bad state: failing, refused or contested.
-func (n Counts) Failing() (bad int) {
+// Bad returns the number of keys in a bad state: failing, refused or contested.
+func (n Counts) Bad() (bad int) {
 	for state, count := range n {
 		if state.Bad() {
 			bad += count

@@ -16,9 +16,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
-	"github.com/kv8s/curl-me-that/proto/condition"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -190,7 +190,7 @@ func (v *View) readStatus(state status.Status) {
 // addTimer adds a timer, and the last attempt that set it.
 func (v *View) addTimer(t operate.Timer) {
 	detail := pipeline.CauseName(t.Due.GetCause())
-	if waits := condition.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
+	if waits := sentence.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
 		detail += ", waits for the " + waits
 	}
 	v.add(t.At, "scheduled", t.Key.Key, detail)

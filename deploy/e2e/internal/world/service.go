@@ -160,7 +160,7 @@ func (w *World) Counters(ctx context.Context) map[string]float64 {
 	for _, c := range []struct{ service, metric string }{
 		{Watcher, "curlmethat_watcher_wants_published_total"},
 		{Watcher, "curlmethat_watcher_publish_conflicts_total"},
-		{Fetcher, "curlmethat_fetcher_requests_total"},
+		{Fetcher, "curlmethat_fetcher_messages_total"},
 		{Fetcher, "curlmethat_fetcher_gets_total"},
 		{Writer, "curlmethat_writer_patches_total"},
 		{Writer, "curlmethat_writer_reads_total"},

@@ -1,6 +1,6 @@
-// Package condition has the sentences about the state of a key that Events, the status annotation,
-// curlctl and logs share, and the rule that makes a key stale.
-package condition
+// Package sentence has the sentences about the state of a key that Events, the status annotation, curlctl and logs
+// share.
+package sentence
 
 import (
 	"cmp"
@@ -18,29 +18,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// StaleIntervals is the number of intervals without a successful fetch after which a key is stale.
-const StaleIntervals = 3
-
-// StaleDue reports whether the last successful fetch of a key with that interval is more than
-// StaleIntervals ago, according to the payload of its timer.
-func StaleDue(due *v1.Due, interval time.Duration, now time.Time) bool {
-	switch {
-	case interval <= 0:
-		return false
-	case due.GetFreshUntil() != nil: // one interval after the last successful fetch
-		return now.Sub(due.GetFreshUntil().AsTime()) > (StaleIntervals-1)*interval
-	case due.GetFirstFailedAt() != nil:
-		return FailsForLong(due.GetFirstFailedAt().AsTime(), interval, now)
-	}
-	return false
-}
-
-// FailsForLong reports whether a key with that interval is stale because it has been failing since
-// that time.
-func FailsForLong(since time.Time, interval time.Duration, now time.Time) bool {
-	return interval > 0 && !since.IsZero() && now.Sub(since) > StaleIntervals*interval
-}
-
 // Host returns the host of a URL, even an IP address, for readers of that URL. Metrics and logs use
 // pipeline.HostOf, which hides addresses.
 func Host(url string) string {
@@ -53,11 +30,11 @@ func Host(url string) string {
 	return cmp.Or(host, "the host in the URL")
 }
 
-// Sentence says why the fetch for a want failed. It contains no query string, no IP address except
+// Of says why the fetch for a want failed. It contains no query string, no IP address except
 // that in the URL, and nothing of the response except the status.
-func Sentence(w *v1.Want, f *v1.Failure) string {
+func Of(w *v1.Want, f *v1.Failure) string {
 	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED {
-		return SentenceAbout(Host(w.GetUrl()), f)
+		return OfHost(Host(w.GetUrl()), f)
 	}
 	text := rejected(w, int(f.GetRule()))
 	if limit := f.GetLimitBytes(); limit > 0 {
@@ -66,8 +43,8 @@ func Sentence(w *v1.Want, f *v1.Failure) string {
 	return detailed(text, ": ", f)
 }
 
-// SentenceAbout says why a fetch from a host failed.
-func SentenceAbout(host string, f *v1.Failure) string {
+// OfHost says why a fetch from a host failed.
+func OfHost(host string, f *v1.Failure) string {
 	if text := specific(host, f); text != "" {
 		return text
 	}
@@ -309,7 +286,7 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 		return "the API server refused to write the body from " + Host(url) +
 			", perhaps by an admission policy or webhook; ask the operator, the log of the writer says which"
 	default:
-		return Sentence(&v1.Want{Url: url}, &v1.Failure{Class: class})
+		return Of(&v1.Want{Url: url}, &v1.Failure{Class: class})
 	}
 }
 
@@ -514,6 +491,8 @@ func WaitsFor(w v1.WaitsFor, url string) string {
 		return "slot share of the namespace"
 	case v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES:
 		return "byte budget of the namespace"
+	case v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME:
+		return "time budget of the namespace"
 	case v1.WaitsFor_WAITS_FOR_SHARED_GET:
 		return "GET of the same URL"
 	case v1.WaitsFor_WAITS_FOR_SLOTS:

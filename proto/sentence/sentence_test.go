@@ -1,4 +1,4 @@
-package condition_test
+package sentence_test
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/proto/condition"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
 func TestHost(t *testing.T) {
@@ -26,7 +26,7 @@ func TestHost(t *testing.T) {
 		"":                                             "the host in the URL",
 		"://":                                          "the host in the URL",
 	} {
-		if got := condition.Host(url); got != want {
+		if got := sentence.Host(url); got != want {
 			t.Errorf("Host(%q) = %q, want %q", url, got, want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestSentences(t *testing.T) {
 			Redirects: 5,
 		},
 	} {
-		if got := condition.Sentence(&v1.Want{Url: "https://example.com/a?token=secret"}, f); got != want {
+		if got := sentence.Of(&v1.Want{Url: "https://example.com/a?token=secret"}, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestRejectedContentQuotesTheExpression(t *testing.T) {
 	} {
 		f.Class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
 		want = "rules.example.com: the response for rules.json " + want
-		if got := condition.Sentence(w, f); got != want {
+		if got := sentence.Of(w, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -150,14 +150,14 @@ func TestOnlyFailuresThatNeedAnEditAreTerminal(t *testing.T) {
 	for n, name := range v1.FailureDetail_name {
 		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, Detail: v1.FailureDetail(n)}
 		by := terminal[f.GetDetail()]
-		if got := condition.Terminal("https://example.com/a", f); got != (by == byURL) {
+		if got := sentence.Terminal("https://example.com/a", f); got != (by == byURL) {
 			t.Errorf("%s of a name: %t", name, got)
 		}
-		if got := condition.Terminal("https://[2001:db8::1]/a", f); got != (by != 0) {
+		if got := sentence.Terminal("https://[2001:db8::1]/a", f); got != (by != 0) {
 			t.Errorf("%s of an address: %t", name, got)
 		}
 		f.Redirects = 1
-		if condition.Terminal("https://[2001:db8::1]/a", f) {
+		if sentence.Terminal("https://[2001:db8::1]/a", f) {
 			t.Errorf("%s of a redirect, which a server chose", name)
 		}
 	}
@@ -193,7 +193,7 @@ func TestNextAttempt(t *testing.T) {
 			NextAt: timestamppb.New(observed.Add(time.Minute)),
 		},
 	} {
-		if got := condition.Next(f, observed); got != want {
+		if got := sentence.Next(f, observed); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -203,12 +203,12 @@ func TestNextAttempt(t *testing.T) {
 func TestEveryDetailHasWords(t *testing.T) {
 	t.Parallel()
 	for n, name := range v1.FailureDetail_name {
-		if n != 0 && condition.Detail(&v1.Failure{Detail: v1.FailureDetail(n)}) == "" {
+		if n != 0 && sentence.Detail(&v1.Failure{Detail: v1.FailureDetail(n)}) == "" {
 			t.Errorf("%s has no words", name)
 		}
 	}
 	for n, name := range v1.FailureClass_name {
-		s := condition.Sentence(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
+		s := sentence.Of(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
 		if !strings.Contains(s, "example.com") || strings.Contains(s, pipeline.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s has the sentence %q", name, s)
 		}
@@ -218,7 +218,7 @@ func TestEveryDetailHasWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, name := range v1.FailureClass_name {
-		_, cause, _ := strings.Cut(condition.WhyEmpty(v1.FailureClass(n)), "deploy/docs/why-empty.md#")
+		_, cause, _ := strings.Cut(sentence.WhyEmpty(v1.FailureClass(n)), "deploy/docs/why-empty.md#")
 		if cause == "" {
 			continue
 		}
@@ -228,41 +228,8 @@ func TestEveryDetailHasWords(t *testing.T) {
 		}
 	}
 	for n, name := range v1.WaitsFor_name {
-		if (condition.WaitsFor(v1.WaitsFor(n), "https://example.com") == "") != (n == 0) {
+		if (sentence.WaitsFor(v1.WaitsFor(n), "https://example.com") == "") != (n == 0) {
 			t.Errorf("%s has no words", name)
 		}
-	}
-}
-
-// now is the time of the tests.
-var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-
-// ago returns the timestamp of a time before now.
-func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(now.Add(-d)) }
-
-// A key is stale more than three intervals after its last successful fetch, and never without an
-// interval.
-func TestStale(t *testing.T) {
-	t.Parallel()
-	const interval = 10 * time.Minute
-	for name, tt := range map[string]struct {
-		due      *v1.Due
-		interval time.Duration
-		want     bool
-	}{
-		"no interval":       {&v1.Due{FreshUntil: ago(time.Hour)}, 0, false},
-		"nothing known":     {&v1.Due{}, interval, false},
-		"was due long ago":  {&v1.Due{FreshUntil: ago((condition.StaleIntervals-1)*interval + 1)}, interval, true},
-		"just not yet":      {&v1.Due{FreshUntil: ago((condition.StaleIntervals - 1) * interval)}, interval, false},
-		"fails for long":    {&v1.Due{FirstFailedAt: ago(condition.StaleIntervals*interval + 1)}, interval, true},
-		"not for so long":   {&v1.Due{FirstFailedAt: ago(condition.StaleIntervals * interval)}, interval, false},
-		"fails, good since": {&v1.Due{FirstFailedAt: ago(time.Hour), FreshUntil: ago(0)}, interval, false},
-	} {
-		if got := condition.StaleDue(tt.due, tt.interval, now); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-	if condition.FailsForLong(now.Add(-time.Hour), 0, now) || condition.FailsForLong(time.Time{}, interval, now) {
-		t.Error("stale without an interval or a first failure")
 	}
 }
