@@ -47,7 +47,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != NoObstacle {
-		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
+		return b.refused(i)
 	}
 	body := c.GetBody()
 	if !holds && owner.State != annotation.None && b.becomesHTML(i, body, c.GetSha256()) {

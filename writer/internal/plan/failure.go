@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -90,6 +91,11 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
 // writeFailed.
 var refusals = map[Obstacle]v1.FailureClass{Immutable: immutable, TooLarge: bodyTooLarge, ObjectTooLarge: bodyTooLarge}
+
+// refused records that the API server refuses a body.
+func (b *builder) refused(i Item) Decision {
+	return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
+}
 
 // obstacle records why a body was not written. If the API server rejected the write, the fence
 // stays, so that the same result can be applied later. The recorder emits an Event again only when

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -211,7 +210,7 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Verdict: Deferred}, true
 	case b.object.Obstacle != NoObstacle && b.object.History[pin] != nil:
-		return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed)), true
+		return b.refused(i), true
 	case b.fillPin(i, key, &d):
 		d.Verdict = Written
 	}
