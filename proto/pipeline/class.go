@@ -13,7 +13,7 @@ const (
 	ReasonDrifted = "Drifted"
 	// ReasonRepairBackOff: drift recurs, and repairs are slowed down.
 	ReasonRepairBackOff = "RepairBackOff"
-	// ReasonTooManyRemovals: a namespace removes so many keys at once that they are stopped.
+	// ReasonTooManyRemovals: a namespace removes too many keys at once, so the watcher stops the removals.
 	ReasonTooManyRemovals = "TooManyRemovals"
 	// ReasonAdjusted: an annotation is followed within an operator's limit.
 	ReasonAdjusted = "AnnotationAdjusted"

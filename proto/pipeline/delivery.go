@@ -52,8 +52,8 @@ func (d *Delivery) Sequence() uint64 { return d.metadata.Sequence.Stream }
 // StoredAt returns when the message was stored, on the server's clock.
 func (d *Delivery) StoredAt() time.Time { return d.metadata.Timestamp }
 
-// NumDelivered counts the deliveries of the message, from 1, including those that were returned and those
-// that waited in the buffer of a process that ended. It is not the number of handlings.
+// NumDelivered is the number of this delivery, from 1. Handlers may have seen fewer: a message may be returned, or
+// its process may end first.
 func (d *Delivery) NumDelivered() uint64 { return d.metadata.NumDelivered }
 
 // Backlog reports whether more messages wait at the server.

@@ -23,7 +23,7 @@ const maxTextBytes = 4 << 10
 
 // Entry is the state of one key.
 type Entry struct {
-	// URL of the body in the key, canonical and complete (empty: the body is of the history, for curl-sha256).
+	// URL of the body in the key, canonical and complete (empty: the body came from the history).
 	URL string `json:"url,omitempty"`
 	// SHA256 of the body, 64 lower-case hexadecimal digits (empty if we never wrote the key).
 	SHA256 string `json:"sha256,omitempty"`
@@ -61,8 +61,8 @@ type Entry struct {
 	// Annotation is the annotation that asked for the key, as annotation.Asker names it. Only an
 	// installation that reads this annotation removes or changes the entry.
 	Annotation string `json:"annotation,omitempty"`
-	// UIDMark is that of the object that this entry was written on, because backups and copies
-	// include annotations (empty if unknown).
+	// UIDMark tells on which object this entry was written, because backups and copies include
+	// annotations (empty if unknown).
 	UIDMark string `json:"object,omitempty"`
 	// Fence of the trigger that led to this entry.
 	Fence Fence `json:"fence,omitzero"`

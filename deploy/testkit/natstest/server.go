@@ -24,7 +24,7 @@ const (
 	startTimeout = 10 * time.Second
 	// maxStore is the limit of all streams of a server in bytes.
 	maxStore = 64 << 30
-	// storesDir is the environment variable that names the folder of temporary stores (empty: that of the system).
+	// storesDir is the environment variable with the folder for temporary stores (empty: the usual one for such files).
 	storesDir = "NATSTEST_DIR"
 )
 

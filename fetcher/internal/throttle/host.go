@@ -13,7 +13,7 @@ type host struct {
 	// lastTaken is when the last slot was taken, and mean the moving average of the duration of GETs.
 	lastTaken time.Time
 	mean      time.Duration
-	// pauses counts the requested pauses in a row, without those of concurrent GETs.
+	// pauses counts how often the host has asked for a pause in a row. Concurrent GETs count once.
 	pauses     uint
 	lastPaused time.Time
 	// pausedUntil is the end of the pause for all namespaces.

@@ -53,8 +53,8 @@ func (c *cache) Last() reading {
 	return c.last
 }
 
-// Look returns the last reading, after another one if that is due. If the reading has an AsOf, the error is that of a
-// later attempt.
+// Look returns the last reading, and reads again first if that is due. If this fails, it returns the earlier reading,
+// if there is one, with the error.
 func (c *cache) Look(ctx context.Context) (reading, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -213,7 +213,7 @@ func Failure(ctx context.Context, client *operate.Client, id uint64) (operate.De
 	return f, err
 }
 
-// Failures reads the failures with these IDs. Without IDs, it reads those that match the filter, newest first.
+// Failures reads the failures with the given IDs, or, without IDs, all that match the filter, newest first.
 func Failures(
 	ctx context.Context, client *operate.Client, ids []uint64, filter operate.DeadLetterFilter,
 ) iter.Seq2[operate.DeadLetter, error] {
