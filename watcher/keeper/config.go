@@ -11,7 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/credentials"
 )
 
 // name of the service.
@@ -34,8 +34,8 @@ type Config struct {
 	Election leader.Config
 	// Sidecars means that the admission policies for sidecars are installed.
 	Sidecars bool
-	// Teams selects the Secrets to compile. Keeper then does nothing else.
-	Teams TeamSecrets
+	// Credentials are the settings of the other program.
+	Credentials credentials.Config
 	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 }
@@ -50,10 +50,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
 		"watch namespaces and pods with sidecars (only with the admission policies for sidecars)")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "maximum number of concurrent reconciles")
-	fs.StringVar(&c.Teams.Into, "credentials", "",
-		"compile the credentials of teams into this Secret, NAMESPACE/NAME, and do nothing else")
-	fs.StringSliceVar(&c.Teams.From, "credentials-from", nil,
-		"Secrets to compile, as NAMESPACE/NAME, or NAMESPACE for all with the label "+teamsecret.Label)
+	c.Credentials.BindFlags(fs)
 	c.Election.BindFlags(fs, name)
 }
 
@@ -65,7 +62,7 @@ func (c *Config) Validate() error {
 	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
 		return err
 	}
-	if err := c.Teams.Validate(); err != nil {
+	if err := c.Credentials.Validate(); err != nil {
 		return err
 	}
 	if c.Workers < 1 {
@@ -74,7 +71,8 @@ func (c *Config) Validate() error {
 	return c.Election.Validate()
 }
 
-// Command returns the command line of keeper.
+// Command returns the command line of two programs that have nothing else in common: keeper, and with --credentials the
+// compiler of credentials. They share a binary because each release then has one image less to build, sign and pull.
 func Command(elect leader.Elect) *cobra.Command {
 	var c Config
 	c.Election.Elect = elect
@@ -83,7 +81,10 @@ func Command(elect leader.Elect) *cobra.Command {
 		Short: "Create a ConfigMap for each Watcher and report its status",
 	}, &c, func(ctx context.Context) error {
 		return c.Kube.Run(ctx, &c.Service, name, func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-			return Run(ctx, rt, c, cluster)
+			if c.Credentials.Into == "" {
+				return Run(ctx, rt, c, cluster)
+			}
+			return credentials.Run(ctx, rt, c.Credentials, cluster)
 		})
 	})
 }

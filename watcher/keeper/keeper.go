@@ -3,7 +3,7 @@
 // rest of the pipeline needs no change.
 //
 // It uses Kubernetes only, not NATS. It deletes nothing and never reads data of ConfigMaps, because
-// managedFields show whether a value is still its own. With --credentials, it only compiles Secrets.
+// managedFields show whether a value is still its own.
 package keeper
 
 import (
@@ -40,14 +40,6 @@ const requestTimeout = 10 * time.Second
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	if err := c.Validate(); err != nil {
 		return err
-	}
-	if c.Teams.Into != "" {
-		t, err := newTeams(rt, c.Teams, cluster)
-		if err != nil {
-			return err
-		}
-		rt.Started()
-		return t.run(ctx)
 	}
 	metrics := newMetrics(rt.Metrics, c)
 	clients, err := connect(metrics.calls.Of(cluster))

@@ -11,6 +11,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/credentials"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
@@ -23,26 +24,8 @@ func Metrics() []metric.Definition {
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
 	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *watcher]{}), time.Now)
-	own := append(m.own.Definitions(), newTeamMetrics(prometheus.NewRegistry()).own.Definitions()...)
+	own := append(m.own.Definitions(), credentials.Metrics()...)
 	return append(own, m.standard.Definitions()...)
-}
-
-// teamMetrics are the metrics of keeper --credentials.
-type teamMetrics struct {
-	own, standard *metric.Set
-	calls         *kube.Calls
-	problems      prometheus.Gauge
-	compiled      prometheus.Gauge
-}
-
-func newTeamMetrics(registry prometheus.Registerer) teamMetrics {
-	m := teamMetrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
-	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PATCH")
-	m.problems = m.own.Gauge("credentials_problems",
-		"With --credentials: Secrets that are ignored, namespaces that cannot be read, and a failed write.")
-	m.compiled = m.own.Gauge("credentials_timestamp_seconds",
-		"With --credentials: when the compiled Secret was last up to date.")
-	return m
 }
 
 // metrics are keeper's metrics.

@@ -1,4 +1,4 @@
-package keeper
+package credentials
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,8 +24,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
 )
+
+func TestCredentials(t *testing.T) { suitetest.Run(t, "Credentials") }
+
+// own is the prefix of keeper's metrics, and patience is how long rights may take to take effect.
+const own, patience = "curlmethat_keeper_", time.Minute
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 var _ = Describe("keeper --credentials", func() {
 	const hidden = "s3cr3t-value"
@@ -79,8 +88,8 @@ var _ = Describe("keeper --credentials", func() {
 			GinkgoHelper()
 			return suitetest.Must(admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
-					Name: name, Labels: map[string]string{teamsecret.Label: "true"},
-					Annotations: map[string]string{teamsecret.HostsAnnotation: host},
+					Name: name, Labels: map[string]string{TeamLabel: "true"},
+					Annotations: map[string]string{HostsAnnotation: host},
 				},
 				StringData: map[string]string{"bearerToken": token},
 			}, metav1.CreateOptions{}))
@@ -112,7 +121,7 @@ var _ = Describe("keeper --credentials", func() {
 		log = &strings.Builder{}
 		registry = prometheus.NewRegistry()
 		rt := &process.Runtime{Log: zerolog.New(log), Health: process.NewHealth(), Metrics: registry}
-		settings := TeamSecrets{Into: release + "/compiled", From: []string{a, b + "/rules"}}
+		settings := Config{Into: release + "/compiled", From: []string{a, b + "/rules"}}
 		compiling = suitetest.Must(newTeams(rt, settings, as))
 		DeferCleanup(func() { Expect(log.String()).NotTo(ContainSubstring(hidden)) })
 	})
@@ -238,7 +247,7 @@ var _ = Describe("keeper --credentials", func() {
 	})
 
 	It("rejects settings that name no Secret", func() {
-		for _, s := range []TeamSecrets{
+		for _, s := range []Config{
 			{Into: "a"},
 			{Into: "/a"},
 			{Into: "a/b", From: []string{"A!"}},
@@ -246,6 +255,6 @@ var _ = Describe("keeper --credentials", func() {
 		} {
 			Expect(s.Validate()).To(HaveOccurred(), "%v", s)
 		}
-		Expect(TeamSecrets{Into: "a/b", From: []string{"a", "b/c"}}.Validate()).To(Succeed())
+		Expect((&Config{Into: "a/b", From: []string{"a", "b/c"}}).Validate()).To(Succeed())
 	})
 })

@@ -1,4 +1,4 @@
-package teamsecret_test
+package credentials_test
 
 import (
 	"crypto/ed25519"
@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/credentials"
 )
 
 const hidden = "s3cr3t"
@@ -22,8 +22,8 @@ const hidden = "s3cr3t"
 // secret returns a labelled Secret. All have the same age, so the first by name takes precedence.
 func secret(name, hosts string, data map[string]string) corev1.Secret {
 	s := corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "team-a", Name: name, Labels: map[string]string{teamsecret.Label: "true"},
-		Annotations: map[string]string{teamsecret.HostsAnnotation: hosts},
+		Namespace: "team-a", Name: name, Labels: map[string]string{credentials.TeamLabel: "true"},
+		Annotations: map[string]string{credentials.HostsAnnotation: hosts},
 	}, Data: map[string][]byte{}}
 	for k, v := range data {
 		s.Data[k] = []byte(v)
@@ -68,7 +68,7 @@ func largeAuthority(t *testing.T) string {
 
 func TestEntries(t *testing.T) {
 	certificate, key := pair(t)
-	entries, ignored := teamsecret.Compile([]corev1.Secret{
+	entries, ignored := credentials.Compile([]corev1.Secret{
 		secret("a", "https://API.example.com, https://api.example.com:8443/v1/",
 			map[string]string{"bearerToken": hidden + "\n"}),
 		secret("b", "https://api.example.com/v1",
@@ -177,7 +177,7 @@ func TestIgnored(t *testing.T) {
 		},
 	} {
 		old := secret("old", "https://old.example.com/v1", bearer)
-		entries, ignored := teamsecret.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 16<<10)
+		entries, ignored := credentials.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 16<<10)
 		if len(entries) != 1 || len(ignored) != 1 || ignored[0].Reason != c.want || ignored[0].Secret.Name != "young" {
 			t.Errorf("%q %v: %d entries, %+v, want %s", c.hosts, c.data, len(entries), ignored, c.want)
 		}
@@ -194,7 +194,7 @@ func TestIgnoredSecretsOfANamespaceAreReadUpToItsLimit(t *testing.T) {
 	for i := range 4 {
 		secrets = append(secrets, secret(fmt.Sprint("s", i), "https://a.example.com", bad))
 	}
-	_, ignored := teamsecret.Compile(secrets, 2*len(bad["ca.crt"]))
+	_, ignored := credentials.Compile(secrets, 2*len(bad["ca.crt"]))
 	for i, s := range ignored {
 		if read := strings.HasPrefix(s.Reason, "ca.crt has an RSA key"); read != (i < 2) {
 			t.Errorf("Secret %d: %s", i, s.Reason)
@@ -213,7 +213,7 @@ func TestHostLimitOfANamespace(t *testing.T) {
 	}
 	unlabelled := secret("unlabelled", "https://a.example.com", map[string]string{"bearerToken": hidden})
 	unlabelled.Labels = nil
-	entries, ignored := teamsecret.Compile(append(secrets, unlabelled), 1<<20)
+	entries, ignored := credentials.Compile(append(secrets, unlabelled), 1<<20)
 	if len(entries) != 64 || len(ignored) != 1 ||
 		ignored[0].Reason != "the Secrets of the namespace name more than 64 hosts" {
 		t.Errorf("%d entries, %+v", len(entries), ignored)

@@ -1,4 +1,6 @@
-package keeper
+// Package credentials is the program keeper --credentials. It compiles the Secrets of teams into one Secret of the
+// release, whose content is a header file of the fetchers.
+package credentials
 
 import (
 	"bytes"
@@ -11,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,45 +29,55 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/teamsecret"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
 const (
-	// teamInterval is the time between two checks of the Secrets of teams.
-	teamInterval = 10 * time.Second
+	// interval is the time between two checks of the Secrets.
+	interval = 10 * time.Second
+	// requestTimeout limits reading and writing the Secret of the release, and writing Events.
+	requestTimeout = 10 * time.Second
 	// namespaceTimeout, maxSecrets and pageSize limit the time for one namespace, its Secrets with the label, and
 	// those in memory in full, so that no team stops the credentials of others.
 	namespaceTimeout     = 5 * time.Second
 	maxSecrets, pageSize = 64, 8
 )
 
-// teamEvents is the budget of Events of a namespace.
-var teamEvents = budget.Config{Burst: 2 * maxSecrets, Refill: time.Hour} //nolint:gochecknoglobals // a constant
+// eventBudget is the budget of Events of a namespace.
+var eventBudget = budget.Config{Burst: 2 * maxSecrets, Refill: time.Hour} //nolint:gochecknoglobals // a constant
 
 // errTooMany is an error that removes the entries of a namespace. If they stayed, a team could keep a credential
 // in force by creating Secrets.
-var errTooMany = fmt.Errorf("more than %d Secrets have the label %s", maxSecrets, teamsecret.Label)
+var errTooMany = fmt.Errorf("more than %d Secrets have the label %s", maxSecrets, TeamLabel)
 
-// reasonIgnored is the reason of the Events for Secrets of teams.
+// reasonIgnored is the reason of the Events for ignored Secrets.
 const reasonIgnored = "CredentialsIgnored"
 
-// TeamSecrets has the settings for compiling the Secrets of teams.
-type TeamSecrets struct {
-	// Into is the Secret of the release as NAMESPACE/NAME (empty means that keeper compiles Watchers).
+// Config has the settings of the program.
+type Config struct {
+	// Into is the Secret of the release as NAMESPACE/NAME (empty: this program is not wanted).
 	Into string
 	// From has NAMESPACE for all labelled Secrets of a namespace, or NAMESPACE/NAME for one.
 	From []string
 }
 
+// BindFlags adds the flags of the program.
+func (c *Config) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Into, "credentials", "",
+		"compile the credentials of teams into this Secret, NAMESPACE/NAME, and do nothing else")
+	fs.StringSliceVar(&c.From, "credentials-from", nil,
+		"Secrets to compile, as NAMESPACE/NAME, or NAMESPACE for all with the label "+TeamLabel)
+}
+
 // Validate returns the first invalid setting.
-func (t TeamSecrets) Validate() error {
-	if t.Into == "" {
+func (c *Config) Validate() error {
+	if c.Into == "" {
 		return nil
 	}
-	if namespace, name, _ := strings.Cut(t.Into, "/"); namespace == "" || name == "" {
+	if namespace, name, _ := strings.Cut(c.Into, "/"); namespace == "" || name == "" {
 		return errors.New("--credentials is NAMESPACE/NAME of the Secret to write")
 	}
-	for _, from := range t.From {
+	for _, from := range c.From {
 		namespace, name, named := strings.Cut(from, "/")
 		if err := kube.ValidateNamespaces("credentials-from", namespace); err != nil || namespace == "" || named &&
 			name == "" {
@@ -74,9 +88,9 @@ func (t TeamSecrets) Validate() error {
 }
 
 // names returns the names of Secrets by namespace (empty: all labelled ones).
-func (t TeamSecrets) names() map[string][]string {
+func (c *Config) names() map[string][]string {
 	names := map[string][]string{}
-	for _, from := range t.From {
+	for _, from := range c.From {
 		namespace, name, named := strings.Cut(from, "/")
 		if named {
 			names[namespace] = append(names[namespace], name)
@@ -89,12 +103,12 @@ func (t TeamSecrets) names() map[string][]string {
 
 // teams compiles the Secrets of teams into one Secret.
 type teams struct {
-	settings TeamSecrets
+	config   Config
 	secrets  corev1client.SecretsGetter
 	recorder *kube.Recorder
 	log      zerolog.Logger
 	part     *process.Part
-	metrics  teamMetrics
+	metrics  metrics
 	// failed has the last logged error of each namespace, and written the Events of the last look.
 	failed  map[string]string
 	written map[kube.Event]bool
@@ -102,21 +116,55 @@ type teams struct {
 	lines   *process.SampledLog
 }
 
-func newTeams(rt *process.Runtime, settings TeamSecrets, cluster *rest.Config) (*teams, error) {
-	metrics := newTeamMetrics(rt.Metrics)
+// service is the name of the service in metrics and Events. Both programs of the binary have the same.
+const service = "keeper"
+
+// metrics are the metrics of the program.
+type metrics struct {
+	own, standard      *metric.Set
+	calls              *kube.Calls
+	problems, compiled prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) metrics {
+	m := metrics{own: metric.New(registry, service), standard: metric.Standard(registry)}
+	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PATCH")
+	m.problems = m.own.Gauge("credentials_problems",
+		"With --credentials: Secrets that are ignored, namespaces that cannot be read, and a failed write.")
+	m.compiled = m.own.Gauge("credentials_timestamp_seconds",
+		"With --credentials: when the compiled Secret was last up to date.")
+	return m
+}
+
+// Metrics returns the definitions of the metrics that keeper has only with --credentials.
+func Metrics() []metric.Definition { return newMetrics(prometheus.NewRegistry()).own.Definitions() }
+
+// Run runs the program until ctx is done. It returns an error only if a retry cannot help.
+func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
+	t, err := newTeams(rt, c, cluster)
+	if err != nil {
+		return err
+	}
+	rt.Started()
+	t.run(ctx)
+	return nil
+}
+
+func newTeams(rt *process.Runtime, c Config, cluster *rest.Config) (*teams, error) {
+	metrics := newMetrics(rt.Metrics)
 	client, err := corev1client.NewForConfig(metrics.calls.Of(cluster))
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	return &teams{
-		settings: settings, secrets: client, recorder: kube.NewRecorder(client, name, clock.RealClock{}),
+		config: c, secrets: client, recorder: kube.NewRecorder(client, service, clock.RealClock{}),
 		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
-		events: budget.New(teamEvents, time.Now), lines: process.NewSampledLog(rt.Log),
+		events: budget.New(eventBudget, time.Now), lines: process.NewSampledLog(rt.Log),
 	}, nil
 }
 
 // run compiles until ctx is done.
-func (t *teams) run(ctx context.Context) error {
+func (t *teams) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := t.compile(ctx)
 		if ctx.Err() != nil {
@@ -127,8 +175,7 @@ func (t *teams) run(ctx context.Context) error {
 			return
 		}
 		t.part.Ready()
-	}, teamInterval)
-	return nil
+	}, interval)
 }
 
 // compile reads all Secrets once and writes the Secret of the release if its content changes. Each namespace
@@ -143,15 +190,15 @@ func (t *teams) compile(ctx context.Context) (err error) {
 	}()
 	into, err := t.get(ctx)
 	if err != nil {
-		return fmt.Errorf("read Secret %s: %w", t.settings.Into, err)
+		return fmt.Errorf("read Secret %s: %w", t.config.Into, err)
 	}
 	var current []headerfile.Entry
 	_ = json.Unmarshal(into.Data[headerfile.TeamKey], &current) // invalid content is replaced
-	names := t.settings.names()
+	names := t.config.names()
 	entries := []headerfile.Entry{}
 	var events []kube.Event
 	for _, from := range slices.Sorted(maps.Keys(names)) {
-		compiled, ignored, err := t.compileFrom(ctx, from, names[from], teamsecret.MaxBytes/len(names))
+		compiled, ignored, err := t.compileFrom(ctx, from, names[from], MaxBytes/len(names))
 		t.report(from, err)
 		if problems += len(ignored); err != nil {
 			problems++
@@ -175,7 +222,7 @@ func (t *teams) compile(ctx context.Context) (err error) {
 func (t *teams) get(ctx context.Context) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	namespace, name, _ := strings.Cut(t.settings.Into, "/")
+	namespace, name, _ := strings.Cut(t.config.Into, "/")
 	return t.secrets.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
@@ -221,9 +268,9 @@ func (t *teams) write(ctx context.Context, into *corev1.Secret, entries []header
 	defer cancel()
 	if _, err = t.secrets.Secrets(into.Namespace).Patch(ctx, into.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("write Secret %s: %w", t.settings.Into, err)
+		return fmt.Errorf("write Secret %s: %w", t.config.Into, err)
 	}
-	t.log.Info().Int("entries", len(entries)).Msg("wrote the credentials of teams to Secret " + t.settings.Into)
+	t.log.Info().Int("entries", len(entries)).Msg("wrote the credentials of teams to Secret " + t.config.Into)
 	return nil
 }
 
@@ -237,7 +284,7 @@ func (t *teams) compileFrom(ctx context.Context, namespace string, names []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, ignored := teamsecret.Compile(secrets, maxBytes)
+	entries, ignored := Compile(secrets, maxBytes)
 	for _, i := range ignored {
 		events = append(events, kube.Event{
 			Kind: "Secret", Namespace: namespace, Name: i.Secret.Name, UID: i.Secret.UID, Warning: true,
@@ -295,7 +342,7 @@ func (t *teams) read(
 			return nil, err
 		}
 	}
-	page := metav1.ListOptions{LabelSelector: teamsecret.Label + "=true", Limit: pageSize}
+	page := metav1.ListOptions{LabelSelector: TeamLabel + "=true", Limit: pageSize}
 	for more := len(names) == 0; more; more = page.Continue != "" {
 		list, err := t.secrets.Secrets(namespace).List(ctx, page)
 		if err != nil {

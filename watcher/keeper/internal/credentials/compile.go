@@ -1,5 +1,4 @@
-// Package teamsecret compiles the Secrets of teams into entries of a header file.
-package teamsecret
+package credentials
 
 import (
 	"cmp"
@@ -25,8 +24,8 @@ import (
 )
 
 const (
-	// Label marks the Secrets to compile, with the value "true".
-	Label = "x-kv8s.io/curl-credentials"
+	// TeamLabel marks the Secrets to compile, with the value "true".
+	TeamLabel = "x-kv8s.io/curl-credentials"
 	// HostsAnnotation has the base URLs to which the credentials of a Secret are sent.
 	HostsAnnotation = "x-kv8s.io/curl-hosts"
 	// MaxBytes is the maximum size of all entries as JSON.
@@ -55,7 +54,7 @@ func Compile(secrets []corev1.Secret, maxBytes int) (entries []headerfile.Entry,
 	served, size, read := map[string]string{}, 0, 0
 	for i := range ordered {
 		s := &ordered[i]
-		if s.Labels[Label] != "true" {
+		if s.Labels[TeamLabel] != "true" {
 			continue
 		}
 		for _, value := range s.Data {
