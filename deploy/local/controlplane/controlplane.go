@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -108,8 +107,8 @@ func (c *ControlPlane) watch(p *process) {
 // ErrExited and contains the last line of the log.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
-// Stop ends both processes, or kills them if ctx ends first, and removes a temporary folder. A second call does
-// nothing.
+// Stop ends both processes, or kills them if ctx ends first, and removes a temporary folder. If etcd has died, it kills
+// the API server and returns that error. A second call does nothing.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,26 +120,34 @@ func (c *ControlPlane) Stop(ctx context.Context) error {
 		// A graceful exit takes 2 s each, and nobody will read the data again.
 		return c.discard()
 	}
-	var errs []error
-	for _, p := range c.running() {
-		if _, err := p.Stop(ctx); !errors.Is(err, os.ErrProcessDone) {
-			errs = append(errs, err)
+	ended := func(_ int, err error) error {
+		if errors.Is(err, os.ErrProcessDone) {
+			return nil
 		}
+		return err
 	}
-	return errors.Join(append(errs, c.data.Close())...)
+	// Kill an API server whose etcd has died, because it would wait for etcd without end.
+	served, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-c.etcd.Exited():
+			cancel(c.etcd.failure())
+		case <-served.Done():
+		}
+	}()
+	err := ended(c.apiServer.Stop(served))
+	cancel(nil)
+	return errors.Join(err, ended(c.etcd.Stop(ctx)), c.data.Close())
 }
 
 // discard kills all processes and closes the folder.
 func (c *ControlPlane) discard() error {
-	for _, p := range c.running() {
-		_ = p.Kill() // it may have ended
+	for _, p := range []*process{c.apiServer, c.etcd} {
+		if p != nil {
+			_ = p.Kill() // it may have ended
+		}
 	}
 	return c.data.Close()
-}
-
-// running returns the processes in the order in which they are stopped.
-func (c *ControlPlane) running() []*process {
-	return slices.DeleteFunc([]*process{c.apiServer, c.etcd}, func(p *process) bool { return p == nil })
 }
 
 // Assets returns the programs of the control plane.

@@ -101,7 +101,13 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 		Expect(syscall.Kill(processes(dir)["etcd"], syscall.SIGKILL)).To(Succeed())
 		Eventually(plane.Failed()).Should(Receive(And(
 			MatchError(controlplane.ErrExited), MatchError(MatchRegexp(`^etcd exited \(signal: killed\): \S+`)))))
-		Expect(syscall.Kill(processes(dir)["kube-apiserver"], syscall.SIGKILL)).To(Succeed()) // it would wait for etcd
+	})
+
+	It("stops although its etcd has died", func() {
+		stopped := make(chan error)
+		go func() { stopped <- plane.Stop(context.Background()) }()
+		Eventually(stopped).Should(Receive(MatchError(controlplane.ErrExited)))
+		Expect(processes(dir)).To(BeEmpty())
 	})
 })
 
