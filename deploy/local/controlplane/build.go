@@ -89,7 +89,7 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 			stale++
 		} else if strings.HasPrefix(line, "go: downloading ") {
 			downloads++
-			o.display.show("control plane: downloading the sources, %d modules", downloads)
+			o.display.show("control plane: downloading the sources, modules: %d", downloads)
 		}
 	}
 	compiled := func(line string) {
