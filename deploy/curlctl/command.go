@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -113,7 +112,7 @@ func silent(code int) error { return process.ExitError{Code: code, Silent: true}
 func withCode(ctx context.Context, err error) error {
 	var exit process.ExitError
 	var denied *operate.PermissionError
-	var kubernetes *keys.Error
+	var kubernetes *operate.ClusterError
 	switch {
 	case err == nil, errors.As(err, &exit):
 		return err

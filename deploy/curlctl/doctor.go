@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -38,7 +39,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if !found || namespace == "" || name == "" {
 			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
 		}
-		config, err := keys.Config(o.Kube)
+		config, err := operate.ClusterConfig(o.Kube)
 		if err != nil {
 			return err
 		}

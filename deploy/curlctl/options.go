@@ -43,7 +43,7 @@ func (o *options) BindFlags(cmd *cobra.Command) {
 }
 
 // Cluster returns a reader of the cluster.
-func (o *options) Cluster() *keys.Cluster { return &keys.Cluster{Options: o.Kube} }
+func (o *options) Cluster() *operate.Cluster { return &operate.Cluster{Options: o.Kube} }
 
 // RunE is the function of a cobra command.
 type RunE = func(cmd *cobra.Command, args []string) error
@@ -121,7 +121,7 @@ const kubeTimeout = 10 * time.Second
 func (s *session) Objects(ctx context.Context, name string) keys.Objects {
 	ctx, cancel := context.WithTimeout(ctx, kubeTimeout)
 	defer cancel()
-	objects, err := s.Cluster().Objects(ctx, s.Namespace, name)
+	objects, err := keys.ReadObjects(ctx, s.Cluster(), s.Namespace, name)
 	if err != nil {
 		s.Hint("Without Kubernetes (%v), it is unknown which keys are refused or ignored.", err)
 	}
@@ -132,7 +132,7 @@ func (s *session) Objects(ctx context.Context, name string) keys.Objects {
 // ConfigMaps say.
 func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	if s.Connection == nil {
-		objects, err := s.Cluster().Objects(ctx, s.Namespace, name)
+		objects, err := keys.ReadObjects(ctx, s.Cluster(), s.Namespace, name)
 		if err != nil {
 			return nil, errors.Join(s.noNATS, err)
 		}

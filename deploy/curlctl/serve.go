@@ -137,9 +137,9 @@ func serve(ctx context.Context, s *session, listen string) error {
 	}
 	deps := console.Deps{Conn: s.Connection, Now: s.Now}
 	// The pages report an unusable kubeconfig, but not a missing one.
-	_, kubeErr := keys.Config(s.Kube)
+	_, kubeErr := operate.ClusterConfig(s.Kube)
 	if kubeErr == nil || s.Kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" {
-		deps.Kubernetes = &keys.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
+		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
 	}
 	server, err := console.New(ctx, deps, &url.URL{Scheme: "http", Host: listener.Addr().String()})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package operate is the client for operators: it connects to NATS, reads wants, timers and failures, publishes
-// replays, pauses fetching, and checks the pipeline.
+// Package operate is the client for operators: it connects to NATS and Kubernetes with their rights, reads wants,
+// timers, failures and ConfigMaps, pauses fetching, and pins keys.
 package operate
 
 import (

@@ -78,8 +78,8 @@ func (c *cache) read(ctx context.Context) {
 	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx)
 	defer end()
 	if c.deps.Kubernetes != nil && began.After(c.nextObjects) {
-		if read, err := c.deps.Kubernetes.Objects(ctx, "", ""); err == nil { // without any reading, ok keys are NotRead
-			c.objects = read
+		if read, err := keys.ReadObjects(ctx, c.deps.Kubernetes, "", ""); err == nil {
+			c.objects = read // without any reading, ok keys are NotRead
 		}
 		c.nextObjects = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	}

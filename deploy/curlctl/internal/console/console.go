@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
@@ -19,7 +18,7 @@ import (
 type Deps struct {
 	Conn *operate.Connection
 	// Kubernetes reads the cluster (nil: the console does not read it).
-	Kubernetes *keys.Cluster
+	Kubernetes *operate.Cluster
 	// Now is the clock.
 	Now func() time.Time
 }

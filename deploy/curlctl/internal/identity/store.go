@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // Dir keeps files in a directory, which it creates if necessary.
@@ -96,7 +96,7 @@ const seedKey = "nkey"
 
 // Secrets keeps files in Secrets of a namespace: one per identity with its seed and the CA certificate, one for
 // the servers, and one for the certificate authority, which no pod mounts. It needs the rights to get, create
-// and update them. Errors of the API server are *keys.Error.
+// and update them. Errors of the API server are *operate.ClusterError.
 type Secrets struct {
 	// Client of the namespace.
 	Client corev1client.SecretInterface
@@ -169,7 +169,7 @@ func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error))
 			continue
 		}
 		if err := s.write(ctx, b.secret, secrets[b.secret], data); err != nil {
-			return &keys.Error{Operation: "write Secret " + s.Namespace + "/" + b.secret, Err: err}
+			return &operate.ClusterError{Operation: "write Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 	}
 	return nil
@@ -185,7 +185,7 @@ func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*co
 		case err == nil:
 			secrets[b.secret], data = secret, secret.Data
 		case !apierrors.IsNotFound(err):
-			return nil, nil, &keys.Error{Operation: "read Secret " + s.Namespace + "/" + b.secret, Err: err}
+			return nil, nil, &operate.ClusterError{Operation: "read Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 		for file, key := range b.keys {
 			if content, exists := data[key]; exists && !read[file] {

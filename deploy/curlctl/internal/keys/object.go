@@ -1,12 +1,14 @@
 package keys
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -35,6 +37,16 @@ type Object struct {
 
 // Objects has the objects by namespace and name. The Key of each map key is empty.
 type Objects map[pipeline.Key]Object
+
+// ReadObjects reads the ConfigMaps of a namespace and name (empty: all) with one of our annotations.
+func ReadObjects(ctx context.Context, from *operate.Cluster, namespace, name string) (Objects, error) {
+	objects := Objects{}
+	err := from.Each(ctx, namespace, name, func(m *metav1.PartialObjectMetadata) { objects.Add(&m.ObjectMeta) })
+	if err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
 
 // Add adds a ConfigMap if it has one of our annotations.
 func (o Objects) Add(meta *metav1.ObjectMeta) {

@@ -119,7 +119,7 @@ func (e TimelineEntry) Row(now time.Time) printer.Row {
 }
 
 // ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
-func (v *View) ReadCluster(ctx context.Context, from *Cluster) error {
+func (v *View) ReadCluster(ctx context.Context, from *operate.Cluster) error {
 	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package keys
+package operate
 
 import (
 	"cmp"
@@ -27,15 +27,15 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// Error is an error of the API server, or of the connection to it.
-type Error struct {
+// ClusterError is an error of the API server, or of the connection to it.
+type ClusterError struct {
 	// Operation such as "get ConfigMap team-a/rules".
 	Operation string
 	Err       error
 }
 
 // Error implements error.
-func (e *Error) Error() string {
+func (e *ClusterError) Error() string {
 	if apierrors.IsForbidden(e.Err) || apierrors.IsUnauthorized(e.Err) {
 		return "this Kubernetes user may not " + e.Operation
 	}
@@ -43,10 +43,10 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the error of the API server.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *ClusterError) Unwrap() error { return e.Err }
 
-// Config returns the configuration of a client.
-func Config(o kube.Options) (*rest.Config, error) {
+// ClusterConfig returns the configuration of a client.
+func ClusterConfig(o kube.Options) (*rest.Config, error) {
 	config, err := o.UserConfig()
 	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
 	case err == nil:
@@ -63,7 +63,7 @@ func Config(o kube.Options) (*rest.Config, error) {
 	}
 }
 
-// Cluster reads Kubernetes with the rights of the user. Its errors are *Error.
+// Cluster reads Kubernetes with the rights of the user. Its errors are *ClusterError.
 type Cluster struct {
 	Options kube.Options
 	// Timeout limits each request (0: there is no limit).
@@ -85,14 +85,14 @@ func (r *Cluster) using(operation string, do func(clients) error) error {
 		err = do(c)
 	}
 	if err != nil {
-		return &Error{Operation: operation, Err: err}
+		return &ClusterError{Operation: operation, Err: err}
 	}
 	return nil
 }
 
 // open returns clients, and a function that closes their connections. A timeout of 0 means no limit.
 func open(o kube.Options, timeout time.Duration) (c clients, done func(), err error) {
-	config, err := Config(o)
+	config, err := ClusterConfig(o)
 	if err != nil {
 		return c, nil, err
 	}
@@ -168,16 +168,6 @@ func (r *Cluster) configMap(
 		return err
 	})
 	return object, err
-}
-
-// Objects reads the metadata of the ConfigMaps of a namespace and name (empty: all).
-func (r *Cluster) Objects(ctx context.Context, namespace, name string) (Objects, error) {
-	objects := Objects{}
-	err := r.Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) { objects.Add(&object.ObjectMeta) })
-	if err != nil {
-		return nil, err
-	}
-	return objects, nil
 }
 
 // Each visits the metadata of the ConfigMaps of a namespace and name (empty: all).
