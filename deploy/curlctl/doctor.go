@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -28,7 +28,7 @@ func doctorCommand(o *options) *cobra.Command {
 		Args: noArgs,
 	}
 	inNATS := o.Run(func(ctx context.Context, s *session, _ []string) error {
-		findings, err := keys.Examine(ctx, s.Connection, s.Now)
+		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
 		if err == nil {
 			findings = append(findings, others(ctx, s, read)...)
 		}
@@ -43,7 +43,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		findings, err := keys.Rights(cmd.Context(), config, keys.Release{Namespace: namespace, Name: name}, o.Namespace)
+		findings, err := doctor.Rights(cmd.Context(), config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
 		return report(out, findings, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ func doctorCommand(o *options) *cobra.Command {
 
 // others returns a finding for each annotation that asked for keys and is not read. Without Kubernetes there are
 // none.
-func others(ctx context.Context, s *session, read []string) (findings []keys.Finding) {
+func others(ctx context.Context, s *session, read []string) (findings []doctor.Finding) {
 	found := map[string][]string{}
 	_ = s.Cluster().Each(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
 		state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
@@ -76,8 +76,8 @@ func others(ctx context.Context, s *session, read []string) (findings []keys.Fin
 	})
 	for _, asker := range slices.Sorted(maps.Keys(found)) {
 		slices.Sort(found[asker])
-		findings = append(findings, keys.Finding{
-			Check: "other keys", State: keys.Warning,
+		findings = append(findings, doctor.Finding{
+			Check: "other keys", State: doctor.Warning,
 			Detail: printer.Plural(len(found[asker]), "key") + " of annotation " + asker + ", which stay as they are: " +
 				strings.Join(found[asker][:min(len(found[asker]), maxOthers)], ", "),
 			Fix: "if no installation reads it, run `curlctl hand-over --from " + asker + " --to " + read[0] + "`",
@@ -90,19 +90,19 @@ func others(ctx context.Context, s *session, read []string) (findings []keys.Fin
 const maxOthers = 10
 
 // report prints findings. If one is bad, it returns the exit code.
-func report(out *printer.Printer, findings []keys.Finding, err error) error {
+func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 	if err == nil {
 		err = printFindings(out, findings)
 	}
-	if err == nil && slices.ContainsFunc(findings, func(f keys.Finding) bool { return f.State == keys.Bad }) {
+	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
 		return silent(exitFound)
 	}
 	return err
 }
 
-func printFindings(out *printer.Printer, findings []keys.Finding) error {
+func printFindings(out *printer.Printer, findings []doctor.Finding) error {
 	if out.ForPrograms() {
-		_, err := out.List(printer.Table{}, printer.Rows(findings, func(f keys.Finding) printer.Row {
+		_, err := out.List(printer.Table{}, printer.Rows(findings, func(f doctor.Finding) printer.Row {
 			return printer.Row{Name: "check/" + f.Check, Object: f}
 		}))
 		return err

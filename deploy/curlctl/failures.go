@@ -217,7 +217,7 @@ func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 			Snippet string `json:"snippet,omitempty"`
 		}{r, strings.Join(snippet, "\n")})
 	}
-	if r.Now == string(keys.Recovered) && !key.Condition.Checked.IsZero() {
+	if r.Now == keys.Recovered && !key.Condition.Checked.IsZero() {
 		r.Now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
 	}
 	s.Out.Fields(r.Fields(s.Now()))

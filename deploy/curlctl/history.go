@@ -118,7 +118,7 @@ func historyCommand(o *options) *cobra.Command {
 				printer.Rows(k.versions, func(v *v1.Version) printer.Row {
 					number++
 					return printer.Row{Name: v.GetSha256(), Object: v, Cells: printer.Cells(
-						number, keys.Short(v.GetSha256()), int(v.GetSize()), printer.Age(s.Now(), v.GetFetchedAt().AsTime()),
+						number, printer.Short(v.GetSha256()), int(v.GetSize()), printer.Age(s.Now(), v.GetFetchedAt().AsTime()),
 						k.state(v), v.GetUrl(),
 					)}
 				}), "The history has no version of key "+k.Key.Key+".")
@@ -163,11 +163,11 @@ func printDiff(ctx context.Context, s *session, k *versioned, from, to string) e
 	for i, digest := range []string{from, to} {
 		var err error
 		if bodies[i], err = s.Client.Body(ctx, k.Namespace, digest); err != nil {
-			return errorf(exitNotFound, "body %s of key %s: %w", keys.Short(digest), k.Key.Key, err)
+			return errorf(exitNotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
 		}
 	}
-	s.Out.Textf("%s", keys.Difference(bodies[0], bodies[1],
-		[2]string{k.Key.Key + " " + keys.Short(from), k.Key.Key + " " + keys.Short(to)}))
+	s.Out.Textf("%s", printer.Difference(bodies[0], bodies[1],
+		[2]string{k.Key.Key + " " + printer.Short(from), k.Key.Key + " " + printer.Short(to)}))
 	return nil
 }
 
@@ -282,12 +282,12 @@ func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest st
 		}
 		all, _ := status.Parse(object.Annotations[annotation.StatusKey])
 		if entry := all.Keys[k.Key.Key]; entry.SHA256 == digest && !entry.Failing() {
-			s.Out.Linef("Key %s has the content %s.", k.Key.Key, keys.Short(digest))
+			s.Out.Linef("Key %s has the content %s.", k.Key.Key, printer.Short(digest))
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("key %s does not have the content %s after %s", k.Key.Key, keys.Short(digest), p.timeout)
+			return fmt.Errorf("key %s does not have the content %s after %s", k.Key.Key, printer.Short(digest), p.timeout)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

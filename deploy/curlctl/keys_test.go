@@ -10,7 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -59,13 +62,13 @@ func TestRate(t *testing.T) {
 	for text, want := range map[string]string{
 		"20": "20/s", "20/s": "20/s", "600/m": "10/s", "1800/h": "0.5/s", "0": "0", "0/m": "0", "0.5": "0.5/s",
 	} {
-		var r keys.Rate
+		var r curlctl.Rate
 		if err := r.Set(text); err != nil || r.String() != want {
 			t.Errorf("%q is %s, %v, want %s", text, r.String(), err, want)
 		}
 	}
 	for _, text := range []string{"", "/s", "x", "-1", "NaN", "Inf", "1e999", "20/d", "20/", "20/s/s", "20 /s"} {
-		r := keys.Rate(7)
+		r := curlctl.Rate(7)
 		if err := r.Set(text); err == nil || r != 7 {
 			t.Errorf("%q is %s, %v", text, r.String(), err)
 		}
@@ -75,7 +78,7 @@ func TestRate(t *testing.T) {
 func TestInterruptedReplayFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	err := keys.Replay(ctx, nil, []*keys.Item{{ID: 1, Verdict: keys.Wanted}}, 0, nil)
+	err := replay.Publish(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.Wanted}}, 0, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}
@@ -111,7 +114,7 @@ func TestADifferenceShowsTheLinesThatChanged(t *testing.T) {
 		},
 	} {
 		t.Run(title, func(t *testing.T) {
-			if got := keys.Difference(c.from, c.to, [2]string{"a", "b"}); got != c.want {
+			if got := printer.Difference(c.from, c.to, [2]string{"a", "b"}); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

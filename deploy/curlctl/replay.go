@@ -3,13 +3,18 @@ package curlctl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
@@ -20,13 +25,13 @@ const writerTimeout = 30 * time.Second
 type replaying struct {
 	selected          failureFilter
 	all               bool
-	rate              keys.Rate
+	rate              fetchRate
 	dryRun, yes, wait bool
 	alsoRecovered     bool
 	timeout           time.Duration
 
 	*session
-	items []*keys.Item
+	items []*replay.Item
 }
 
 // replayCommand returns the command replay.
@@ -47,7 +52,7 @@ func replayCommand(o *options) *cobra.Command {
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
 	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "also replay keys that were fetched since")
-	fs.Var(&r.rate, "rate", keys.RateUsage)
+	fs.Var(&r.rate, "rate", rateUsage)
 	fs.BoolVar(&r.dryRun, "dry-run", false, "only print what would be replayed")
 	fs.BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
 	fs.BoolVar(&r.wait, "wait", false, "wait for the outcome of each fetch")
@@ -79,16 +84,16 @@ func (r *replaying) validate(args []string) error {
 
 func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error) {
 	r.session = s
-	if r.items, err = keys.PlanReplay(ctx, r.Client,
+	if r.items, err = replay.Plan(ctx, r.Client,
 		keys.Failures(ctx, r.Client, r.selected.IDs, r.selected.parsed), r.alsoRecovered); err != nil {
 		return err
 	}
 	if r.all { // a key between two retries fails without a failure in the record
-		if r.items, err = keys.Retrying(ctx, r.Client, r.selected.Namespace, r.items); err != nil {
+		if r.items, err = replay.Retrying(ctx, r.Client, r.selected.Namespace, r.items); err != nil {
 			return err
 		}
 	}
-	n := keys.Verdicts(r.items)[keys.Wanted]
+	n := replay.Verdicts(r.items)[replay.Wanted]
 	if r.dryRun || n == 0 {
 		r.print()
 		return nil
@@ -104,14 +109,14 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 // request requests n fetches and prints the result.
 func (r *replaying) request(ctx context.Context, n int) (err error) {
 	r.HintLoss()
-	var follower *keys.Follower
+	var follower *replay.Follower
 	if r.wait {
-		if follower, err = keys.Follow(ctx, r.Client); err != nil {
+		if follower, err = replay.Follow(ctx, r.Client); err != nil {
 			return err
 		}
 	}
-	err = keys.Replay(ctx, r.Client, r.items, r.rate, r.Aside.Progress("requested", n))
-	if done := keys.Verdicts(r.items)[keys.Replayed]; done > 0 && err != nil {
+	err = replay.Publish(ctx, r.Client, r.items, rate.Limit(r.rate), r.Aside.Progress("requested", n))
+	if done := replay.Verdicts(r.items)[replay.Replayed]; done > 0 && err != nil {
 		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
 	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
@@ -129,21 +134,21 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 }
 
 // follow waits for the outcomes and prints them.
-func (r *replaying) follow(ctx context.Context, follower *keys.Follower) error {
+func (r *replaying) follow(ctx context.Context, follower *replay.Follower) error {
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	n := keys.Pending(r.items)
+	n := replay.Pending(r.items)
 	progress := r.Aside.Progress("done", n)
 	err := follower.Wait(waiting, r.items, func(pending int) { progress(n - pending) })
 	if err != nil && waiting.Err() == nil {
 		return err
 	}
-	if pending := keys.Pending(r.items); pending > 0 {
+	if pending := replay.Pending(r.items); pending > 0 {
 		r.Hint("Stopped waiting for %s. Fetching continues. `curlctl failing` lists them.",
 			printer.Plural(pending, "fetch"))
 	}
 	written := false
-	if err == nil && keys.Verdicts(r.items)[keys.Fetched] > 0 {
+	if err == nil && replay.Verdicts(r.items)[replay.Fetched] > 0 {
 		writing, cancel := context.WithTimeout(waiting, writerTimeout)
 		defer cancel()
 		if written, err = follower.Written(writing); err != nil {
@@ -158,17 +163,17 @@ const maxNamed = 20
 
 // print prints the verdicts.
 func (r *replaying) print() {
-	counts := keys.Verdicts(r.items)
-	for _, line := range keys.Skipped(counts) {
+	counts := replay.Verdicts(r.items)
+	for _, line := range replay.Skipped(counts) {
 		r.Out.Linef("%s.", line)
 	}
 	switch {
 	case len(r.items) == 0:
 		r.Out.Linef("%s", noFailures(r.selected.parsed))
 	case r.dryRun:
-		r.Out.Linef("Would replay %s.", share(counts[keys.Wanted], len(r.items)))
+		r.Out.Linef("Would replay %s.", share(counts[replay.Wanted], len(r.items)))
 	default:
-		r.Out.Linef("Replayed %s.", share(counts[keys.Replayed], len(r.items)))
+		r.Out.Linef("Replayed %s.", share(counts[replay.Replayed], len(r.items)))
 	}
 }
 
@@ -185,9 +190,9 @@ func share(n, all int) string {
 
 // outcomes prints the outcomes, and returns the exit code.
 func (r *replaying) outcomes(written bool) error {
-	counts, pending := keys.Verdicts(r.items), keys.Pending(r.items)
+	counts, pending := replay.Verdicts(r.items), replay.Pending(r.items)
 	var parts []string
-	for _, outcome := range []keys.Verdict{keys.Fetched, keys.FailedAgain, keys.Superseded} {
+	for _, outcome := range []replay.Verdict{replay.Fetched, replay.FailedAgain, replay.Superseded} {
 		if n := counts[outcome]; n > 0 {
 			parts = append(parts, printer.Grouped(n)+" "+string(outcome))
 		}
@@ -198,14 +203,14 @@ func (r *replaying) outcomes(written bool) error {
 	if len(parts) > 0 {
 		r.Out.Linef("Outcome: %s.", strings.Join(parts, ", "))
 	}
-	if counts[keys.Fetched] > 0 && written {
+	if counts[replay.Fetched] > 0 && written {
 		r.Out.Linef("The writer has handled all of them.")
-	} else if counts[keys.Fetched] > 0 {
+	} else if counts[replay.Fetched] > 0 {
 		r.Out.Linef("The writer has not handled all of them yet, `curlctl status` shows its backlog.")
 	}
 	n := 0
 	for _, item := range r.items {
-		if item.Verdict != keys.FailedAgain {
+		if item.Verdict != replay.FailedAgain {
 			continue
 		}
 		if n++; n > maxNamed {
@@ -215,7 +220,7 @@ func (r *replaying) outcomes(written bool) error {
 		reason := keys.Reason(item.Again.Reason, item.Again.Message.GetFailure().GetStatusCode())
 		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, item.Again.ID)
 	}
-	if counts[keys.FailedAgain]+pending > 0 {
+	if counts[replay.FailedAgain]+pending > 0 {
 		return silent(exitFailedAgain)
 	}
 	return nil
@@ -226,9 +231,9 @@ const refetchRate = 50
 
 // refetching holds the flags of refetch.
 type refetching struct {
-	keys.Refetch
+	replay.Refetch
 
-	rate     keys.Rate
+	rate     fetchRate
 	all, yes bool
 }
 
@@ -262,7 +267,7 @@ func refetchCommand(o *options) *cobra.Command {
 	cmd.Flags().StringVar(&r.URL, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
 	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "skip the confirmation prompt")
-	cmd.Flags().Var(&r.rate, "rate", keys.RateUsage)
+	cmd.Flags().Var(&r.rate, "rate", rateUsage)
 	return cmd
 }
 
@@ -282,11 +287,43 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 		}
 	}
 	s.HintLoss()
-	err = keys.Replay(ctx, s.Client, selected, r.rate, s.Aside.Progress("requested", len(selected)))
+	err = replay.Publish(ctx, s.Client, selected, rate.Limit(r.rate), s.Aside.Progress("requested", len(selected)))
 	if err == nil {
-		done := keys.Verdicts(selected)
-		s.Out.Linef("Requested %s.", printer.Plural(done[keys.Replayed]+done[keys.Already], "fetch"))
+		done := replay.Verdicts(selected)
+		s.Out.Linef("Requested %s.", printer.Plural(done[replay.Replayed]+done[replay.Already], "fetch"))
 		s.HintPaused(ctx)
 	}
 	return err
 }
+
+// rateUsage is the help of --rate.
+const rateUsage = "rate limit of the fetches, such as 20/s, 600/m or 1000/h (0: no limit)"
+
+// fetchRate is the value of --rate: fetches per second (0: no limit).
+type fetchRate rate.Limit
+
+// Set implements pflag.Value.
+func (r *fetchRate) Set(text string) error {
+	number, unit, found := strings.Cut(text, "/")
+	if !found {
+		unit = "s"
+	}
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || seconds == 0 || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		return fmt.Errorf("%q is not a rate such as 20/s or 600/m", text)
+	}
+	*r = fetchRate(n / seconds)
+	return nil
+}
+
+// String implements pflag.Value.
+func (r *fetchRate) String() string {
+	if *r == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(*r), 'g', -1, 64) + "/s"
+}
+
+// Type implements pflag.Value.
+func (r *fetchRate) Type() string { return "rate" }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/hooks"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -84,12 +84,12 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 // refetchAll returns a function that requests the fetch of all keys whose URL begins with a prefix.
 func refetchAll(client *operate.Client) hooks.Refetch {
 	return func(ctx context.Context, prefix string, id int64) (int, bool, error) {
-		items, err := keys.Refetch{URL: prefix, Begun: id}.Items(ctx, client)
+		items, err := replay.Refetch{URL: prefix, Begun: id}.Items(ctx, client)
 		if err == nil {
-			err = keys.Replay(ctx, client, items, 0, nil)
+			err = replay.Publish(ctx, client, items, 0, nil)
 		}
-		verdicts := keys.Verdicts(items)
-		return len(items), verdicts[keys.Already] > 0 && verdicts[keys.Replayed] == 0, err
+		verdicts := replay.Verdicts(items)
+		return len(items), verdicts[replay.Already] > 0 && verdicts[replay.Replayed] == 0, err
 	}
 }
 

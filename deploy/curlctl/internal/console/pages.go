@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -276,8 +277,8 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 			return nil, err
 		}
 		if i > 0 && newer != nil && err == nil { // else the history lacks a body
-			changes[i-1].Difference = keys.Difference(body, newer,
-				[2]string{keys.Short(version.GetSha256()), keys.Short(versions[i-1].GetSha256())})
+			changes[i-1].Difference = printer.Difference(body, newer,
+				[2]string{printer.Short(version.GetSha256()), printer.Short(versions[i-1].GetSha256())})
 		}
 		newer = body
 	}
@@ -292,10 +293,10 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context())
 	defer stop()
-	findings, err := keys.Examine(ctx, s.deps.Conn, s.deps.Now)
+	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	if err != nil {
-		findings = append(findings, keys.Finding{
-			Check: "the rest", State: keys.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
+		findings = append(findings, doctor.Finding{
+			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
 		})
 	}
 	found := newTable(printer.Table{Columns: "CHECK|STATE|DETAIL|FIX"})

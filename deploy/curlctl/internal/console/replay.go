@@ -10,6 +10,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
@@ -38,17 +39,17 @@ type dialog struct {
 
 // answer shows the dialog for n of the items, or after its form was sent, does it and reports the result. More than
 // maxRequests are left to the command.
-func (s *Server) answer(v *visit, d *dialog, items []*keys.Item, n int, done func() string) (*page, error) {
+func (s *Server) answer(v *visit, d *dialog, items []*replay.Item, n int, done func() string) (*page, error) {
 	if n > maxRequests {
 		d.Lines = append(d.Lines, fmt.Sprintf("The console requests at most %d at once. Use the command.", maxRequests))
 	}
 	d.Nothing = n == 0 || n > maxRequests
 	if v.Method == http.MethodPost && !d.Nothing {
-		if err := keys.Replay(v.Context(), s.deps.Conn.Client, items, rate, nil); err != nil {
+		if err := replay.Publish(v.Context(), s.deps.Conn.Client, items, rate, nil); err != nil {
 			return nil, err
 		}
 		d.Nothing, d.Also = true, ""
-		d.Lines = append([]string{done()}, keys.Skipped(keys.Verdicts(items))...)
+		d.Lines = append([]string{done()}, replay.Skipped(replay.Verdicts(items))...)
 	}
 	return &page{template: "dialog.html", title: d.Title, data: d, command: d.command}, nil
 }
@@ -102,19 +103,19 @@ func (s *Server) replay(v *visit) (*page, error) {
 		}
 		top = max(top, f.ID)
 	}
-	items, err := keys.PlanReplay(v.Context(), v.client, each(found), sel.Values.Has(alsoRecovered))
+	items, err := replay.Plan(v.Context(), v.client, each(found), sel.Values.Has(alsoRecovered))
 	if err != nil {
 		return nil, err
 	}
-	counts, of := keys.Verdicts(items), " of "+printer.Plural(len(items), "failure")+"."
-	if counts[keys.Recovered] > 0 {
+	counts, of := replay.Verdicts(items), " of "+printer.Plural(len(items), "failure")+"."
+	if counts[replay.Recovered] > 0 {
 		d.Also = sel.At("/failures/replay", alsoRecovered, "1")
 	}
-	d.Button = "Replay " + printer.Plural(counts[keys.Wanted], "failure")
-	d.Lines = append([]string{"Would replay " + printer.Grouped(counts[keys.Wanted]) + of}, keys.Skipped(counts)...)
+	d.Button = "Replay " + printer.Plural(counts[replay.Wanted], "failure")
+	d.Lines = append([]string{"Would replay " + printer.Grouped(counts[replay.Wanted]) + of}, replay.Skipped(counts)...)
 	d.Hidden.Set("top", strconv.FormatUint(top, 10))
-	return s.answer(v, d, items, counts[keys.Wanted], func() string {
-		return "Replayed " + printer.Grouped(keys.Verdicts(items)[keys.Replayed]) + of +
+	return s.answer(v, d, items, counts[replay.Wanted], func() string {
+		return "Replayed " + printer.Grouped(replay.Verdicts(items)[replay.Replayed]) + of +
 			" The page Failures shows their new state."
 	})
 }
@@ -134,7 +135,7 @@ func (s *Server) refetch(v *visit) (*page, error) {
 	if err := v.mayReplay(); err != nil {
 		return nil, err
 	}
-	r := keys.Refetch{Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host")}
+	r := replay.Refetch{Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host")}
 	items, err := r.Items(v.Context(), v.client)
 	if err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func (s *Server) refetch(v *visit) (*page, error) {
 		command: command(append(append([]string{"curlctl", "refetch"}, r.Words()...), fmt.Sprintf("--rate=%d/s", rate))...),
 	}
 	return s.answer(v, d, items, len(items), func() string {
-		counts := keys.Verdicts(items)
-		return "Requested " + printer.Grouped(counts[keys.Replayed]+counts[keys.Already]) + " of " + all +
+		counts := replay.Verdicts(items)
+		return "Requested " + printer.Grouped(counts[replay.Replayed]+counts[replay.Already]) + " of " + all +
 			". The page Wanted shows their new state."
 	})
 }

@@ -222,7 +222,7 @@ func authority(files Files, now time.Time) (ca *tls.Certificate, item Item, err 
 	return ca, item, err
 }
 
-// Names of the identities of services. Package doctor has the names for operators.
+// Names of the identities of services. Package operate has the names for operators.
 const (
 	watcher = "watcher"
 	fetcher = "fetcher"

@@ -1,5 +1,4 @@
-// Package keys reads wanted keys with their timers, failures and objects, computes the condition of each key, and
-// fetches keys again.
+// Package keys reads wanted keys with their timers, failures and objects, and computes the condition of each key.
 package keys
 
 import (
@@ -254,15 +253,25 @@ func (r Reader) Handled(ctx context.Context) (uint64, error) {
 	return fetchers.AckFloor.Stream, nil
 }
 
+// States of a key whose request failed earlier, next to those of a key.
+const (
+	// Recovered: the key has been fetched since.
+	Recovered = "recovered"
+	// Gone: the key is not wanted any more.
+	Gone = "gone"
+	// Changed: the key has another URL, or belongs to another object.
+	Changed = "changed"
+)
+
 // Now returns the current state of a key whose request failed earlier (nil: it is not wanted).
 func Now(failed Request, k *Key) string {
 	switch {
 	case k == nil:
-		return string(Gone)
+		return Gone
 	case failed != k.Request:
-		return string(Changed)
+		return Changed
 	case k.Condition.Good():
-		return string(Recovered)
+		return Recovered
 	}
 	return string(k.Condition.State)
 }

@@ -53,7 +53,7 @@ type Consumer struct {
 	Lag         uint64    `json:"lag"`
 	Oldest      time.Time `json:"oldest,omitzero"`
 
-	maxInFlight int
+	MaxInFlight int `json:"-"`
 }
 
 // ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
@@ -62,7 +62,7 @@ func ReadOverview(
 	ctx context.Context, conn *operate.Connection, client *operate.Client, objects Objects, now time.Time,
 ) (Overview, error) {
 	o := Overview{Server: conn.Where}
-	if err := o.readConsumers(ctx, conn); err != nil {
+	if err := o.ReadConsumers(ctx, conn); err != nil {
 		return o, err
 	}
 	all, timers, err := Reader{Client: client, Now: now, Objects: objects}.Read(ctx)
@@ -72,7 +72,7 @@ func ReadOverview(
 	slices.SortFunc(all, func(a, b Key) int { return Compare(a.Key, b.Key) })
 	o.Keys, o.Now, o.Groups = all, Count(all), Groups(all)
 	for _, t := range timers {
-		o.Timers.add(t.At, time.Now())
+		o.Timers.Add(t.At, time.Now())
 	}
 	counts, err := client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
 	if err != nil {
@@ -84,8 +84,8 @@ func ReadOverview(
 	return o, err
 }
 
-// add counts a timer that fires at a time.
-func (t *TimerCounts) add(at, now time.Time) {
+// Add counts a timer that fires at a time.
+func (t *TimerCounts) Add(at, now time.Time) {
 	t.Pending++
 	if t.Next == nil || at.Before(*t.Next) {
 		t.Next = &at
@@ -98,8 +98,8 @@ func (t *TimerCounts) add(at, now time.Time) {
 	}
 }
 
-// readConsumers reads the consumers of the fetchers and the writer, with two requests each.
-func (o *Overview) readConsumers(ctx context.Context, conn *operate.Connection) error {
+// ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
+func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) error {
 	for _, c := range []struct{ stream, name string }{
 		{pipeline.Requests, pipeline.FetcherConsumer}, {pipeline.Results, pipeline.WriterConsumer},
 	} {
@@ -115,7 +115,7 @@ func (o *Overview) readConsumers(ctx context.Context, conn *operate.Connection) 
 		state := Consumer{
 			Name: c.name, Stream: c.stream, Backlog: info.NumPending, InFlight: info.NumAckPending,
 			Redelivered: info.NumRedelivered, Readers: info.NumWaiting,
-			Lag: last - min(info.AckFloor.Stream, last), maxInFlight: info.Config.MaxAckPending,
+			Lag: last - min(info.AckFloor.Stream, last), MaxInFlight: info.Config.MaxAckPending,
 		}
 		if c.name == pipeline.FetcherConsumer {
 			o.Paused, o.Resumes = info.Paused, operate.Resumes(info)

@@ -1,4 +1,4 @@
-package keys
+package printer
 
 import (
 	"fmt"
@@ -6,8 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/pmezard/go-difflib/difflib"
-
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 )
 
 const (
@@ -22,8 +20,8 @@ const (
 // the sizes of binary contents, and the place of very many changes.
 func Difference(from, to []byte, names [2]string) string {
 	if !utf8.Valid(from) || !utf8.Valid(to) {
-		return fmt.Sprintf("Binary contents: %s has %s, %s has %s.\n", names[0], printer.Plural(len(from), "byte"), names[1],
-			printer.Plural(len(to), "byte"))
+		return fmt.Sprintf("Binary contents: %s has %s, %s has %s.\n", names[0], Plural(len(from), "byte"), names[1],
+			Plural(len(to), "byte"))
 	}
 	a, b := difflib.SplitLines(string(from)), difflib.SplitLines(string(to))
 	start, equal := 0, 0
@@ -53,7 +51,7 @@ func Difference(from, to []byte, names [2]string) string {
 			mark(&text, '+', b[code.J1:code.J2])
 		}
 	}
-	return printer.Escaped(text.String())
+	return Escaped(text.String())
 }
 
 // Short returns the beginning of a digest, which is enough to name it.

@@ -1,4 +1,6 @@
-package keys
+// Package doctor finds out why the pipeline does not work, and says how to fix it. It checks NATS, and the rights of
+// the service accounts in Kubernetes.
+package doctor
 
 import (
 	"cmp"
@@ -20,6 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -176,8 +179,8 @@ func (d *diagnosis) replicas(ctx context.Context) {
 }
 
 func (d *diagnosis) consumers(ctx context.Context) {
-	var o Overview
-	err := o.readConsumers(ctx, d.Connection)
+	var o keys.Overview
+	err := o.ReadConsumers(ctx, d.Connection)
 	for _, c := range o.Consumers {
 		check, waiting := "consumer "+c.Name, printer.Plural(int(c.Backlog), "message")
 		switch {
@@ -185,7 +188,7 @@ func (d *diagnosis) consumers(ctx context.Context) {
 			d.add(check, Warning, "run `curlctl resume` to resume fetching", "paused, %s waiting", waiting)
 		case c.Readers == 0 && c.InFlight == 0:
 			d.add(check, Bad, "start a "+c.Name+", or check its log", "no %s reads from it, %s waiting", c.Name, waiting)
-		case c.InFlight >= c.maxInFlight:
+		case c.InFlight >= c.MaxInFlight:
 			d.add(check, Bad, "check the log of the "+c.Name, "%s in flight, which is the limit", printer.Grouped(c.InFlight))
 		default:
 			d.add(check, OK, "", "%s waiting, %s in flight", waiting, printer.Grouped(c.InFlight))
@@ -199,7 +202,7 @@ func (d *diagnosis) consumers(ctx context.Context) {
 // requests looks for overdue timers, and for unreadable messages, which the services ignore.
 func (d *diagnosis) requests(ctx context.Context) {
 	client := d.Client.Counting()
-	wanted, timers, err := Reader{Client: client, Now: d.now()}.Read(ctx)
+	wanted, timers, err := keys.Reader{Client: client, Now: d.now()}.Read(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return // reported by streams
 	}
@@ -207,9 +210,9 @@ func (d *diagnosis) requests(ctx context.Context) {
 		d.add("wants", Unknown, "", "%s", err)
 		return
 	}
-	var counts TimerCounts
+	var counts keys.TimerCounts
 	for _, t := range timers {
-		counts.add(t.At, d.now())
+		counts.Add(t.At, d.now())
 	}
 	if counts.Overdue > 0 {
 		d.add("timers", Bad, "restart the leader of CURL_REQUESTS (`nats stream cluster step-down CURL_REQUESTS`), then "+

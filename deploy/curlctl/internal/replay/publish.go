@@ -1,0 +1,113 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Publish requests the fetch of each wanted item, and sets its verdict. Progress, if set, is called with the
+// number of requests. The limit is that of requests per second (0: no limit).
+func Publish(
+	ctx context.Context, client *operate.Client, items []*Item, limit rate.Limit, progress func(int),
+) error {
+	limiter, begun := rate.NewLimiter(cmp.Or(limit, rate.Inf), 1), time.Now().UnixNano()
+	return each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
+		if err := limiter.Wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
+		verdict, tries := Wanted, 0
+		err := retry(ctx, func(ctx context.Context) (err error) {
+			verdict, err = publish(ctx, client, item, cmp.Or(item.Begun, begun))
+			tries++
+			return err
+		})
+		if verdict == Already && tries > 1 {
+			verdict = Replayed // by an earlier try whose acknowledgement was lost
+		}
+		if err == nil {
+			item.Verdict = verdict
+		}
+		return err
+	})
+}
+
+// supersededTries is the maximum number of tries if the want keeps changing.
+const supersededTries = 3
+
+// publish publishes a due for the item.
+func publish(ctx context.Context, client *operate.Client, item *Item, begun int64) (Verdict, error) {
+	for range supersededTries {
+		want, verdict, err := current(ctx, client, item)
+		if err != nil || verdict != Wanted {
+			return verdict, err
+		}
+		want.Want.Status, want.Want.Cached = "", nil
+		due := &v1.Due{Want: want.Want, WantSequence: want.Sequence}
+		if err := inherit(ctx, client, item.Key, due); err != nil {
+			return Wanted, err
+		}
+		var id string
+		if item.ID > 0 {
+			due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, item.ID
+			id = fmt.Sprintf("replay.%d.%d.%d", want.Want.GetEpoch(), item.ID, want.Sequence)
+		} else {
+			due.Cause = v1.Cause_CAUSE_NOW
+			id = fmt.Sprintf("refetch.%d.%d", begun, want.Sequence)
+		}
+		duplicate, err := client.PublishDue(ctx, due, id)
+		switch {
+		case errors.Is(err, pipeline.ErrSuperseded):
+		case duplicate:
+			return Already, err
+		default:
+			return Replayed, err
+		}
+	}
+	return Changed, nil
+}
+
+// inherit copies the failure state from the pending timer of the key, so that an old failure is not reported
+// as new. It does not copy the known body: every response goes to the writer, which compares it with the value.
+func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) error {
+	timer, err := client.PendingTimer(ctx, key)
+	switch {
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
+		return nil // nothing is known
+	case err != nil:
+		return err
+	case timer.Due.GetWantSequence() != due.GetWantSequence(): // the timer belongs to an earlier want
+		return nil
+	}
+	due.Reported, due.Withheld = timer.Due.GetReported(), timer.Due.GetWithheld()
+	due.Detail = timer.Due.GetDetail()
+	due.StatusCode, due.FirstFailedAt = timer.Due.GetStatusCode(), timer.Due.GetFirstFailedAt()
+	return nil
+}
+
+// current reads the want of a key and compares it with the failed request.
+func current(ctx context.Context, client *operate.Client, item *Item) (operate.Want, Verdict, error) {
+	want, err := client.Wanted(ctx, item.Key)
+	switch {
+	case errors.Is(err, pipeline.ErrMalformed):
+		return want, Changed, nil
+	case err != nil && item.ID > 0:
+		return want, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
+	case err != nil:
+		return want, Wanted, err
+	case want.Sequence == 0:
+		return want, Gone, nil
+	case item.ID > 0 && keys.RequestOf(want.Want) != item.request:
+		return want, Changed, nil
+	}
+	return want, Wanted, nil
+}

@@ -1,0 +1,212 @@
+// Package replay fetches keys again: those of failures, or all that are selected. It follows their outcome.
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/keystate"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// Verdict on a selected failure. A Follower replaces Replayed and Already by the outcome.
+type Verdict string
+
+// The verdicts.
+const (
+	// Wanted: the failed request is still wanted.
+	Wanted Verdict = "wanted"
+	// Replayed: the fetch was requested.
+	Replayed Verdict = "replayed"
+	// Already: the same replay was requested within the last two minutes.
+	Already Verdict = "already replayed"
+	// Recovered: the key has been fetched since.
+	Recovered Verdict = keys.Recovered
+	// Gone: the key is not wanted any more.
+	Gone Verdict = keys.Gone
+	// Changed: the key has another URL, or belongs to another object.
+	Changed Verdict = keys.Changed
+	// Older: a newer failure of the same key was selected, too.
+	Older Verdict = "older failure of the same key"
+	// Unreadable: the failure has no request.
+	Unreadable Verdict = "holds no request"
+	// Fetched: the body was fetched and handed to the writer.
+	Fetched Verdict = "fetched"
+	// FailedAgain: all attempts failed; there is a new failure.
+	FailedAgain Verdict = "failed again"
+	// Superseded: the want has been changed or removed since the replay.
+	Superseded Verdict = "changed meanwhile"
+)
+
+// Item is a selected failure, or a key to refetch without one.
+type Item struct {
+	// ID of the failure (0: none).
+	ID      uint64
+	Key     pipeline.Key
+	Verdict Verdict
+	// Begun identifies a refetch, which is Already requested if another has the same (0: the time of the call).
+	Begun int64
+	// Again is the new failure if it is FailedAgain, else nil.
+	Again *operate.DeadLetter
+
+	request keys.Request
+}
+
+// Plan compares each failure with the current want and its timer. Only the newest of a key is replayed. Keys
+// that were fetched since are replayed only with alsoRecovered.
+func Plan(
+	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
+) ([]*Item, error) {
+	var items []*Item
+	for f, err := range failures {
+		if err != nil {
+			return nil, err
+		}
+		item := &Item{
+			ID: f.ID, Key: f.Key, Verdict: Wanted,
+			request: keys.RequestOf(f.Message.GetWant()),
+		}
+		if f.Message.GetWant() == nil {
+			item.Verdict = Unreadable
+		}
+		items = append(items, item)
+	}
+	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(b.ID, a.ID) })
+	seen := map[pipeline.Key]bool{}
+	for _, item := range items {
+		if item.Verdict == Wanted && seen[item.Key] {
+			item.Verdict = Older
+		}
+		seen[item.Key] = true
+	}
+	reader := keys.Reader{Client: client, Now: time.Now()}
+	handled, err := reader.Handled(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = each(ctx, items, isWanted, nil, func(ctx context.Context, item *Item) error {
+		return retry(ctx, func(ctx context.Context) error {
+			key, err := reader.One(ctx, item.Key, handled)
+			if err != nil {
+				return fmt.Errorf("check failure %d: %w", item.ID, err)
+			}
+			now := Verdict(keys.Now(item.request, key))
+			if now == Gone || now == Changed || now == Recovered && !alsoRecovered {
+				item.Verdict = now
+			}
+			return nil
+		})
+	})
+	return items, err
+}
+
+// Retrying adds the keys of a namespace (empty: all) that fail and have no item, because they are between two retries.
+func Retrying(ctx context.Context, client *operate.Client, namespace string, items []*Item) ([]*Item, error) {
+	known := map[pipeline.Key]bool{}
+	for _, item := range items {
+		known[item.Key] = true
+	}
+	for t, err := range client.Timers(ctx, namespace, "") {
+		if err != nil {
+			return nil, err
+		}
+		streams := keystate.Streams{Wanted: true, Taken: true, Due: t.Due, At: t.At, SetAt: t.SetAt}
+		c := keystate.Of(keystate.Asked{}, nil, &streams, time.Now())
+		if (c.State == keystate.Failing || c.Attempts > 0) && !known[t.Key] {
+			items = append(items, &Item{Key: t.Key, Verdict: Wanted})
+		}
+	}
+	return items, nil
+}
+
+// Refetch selects wanted keys to fetch without a failure. Empty fields select all.
+type Refetch struct {
+	Namespace, Name, Host string
+	// URL is a prefix.
+	URL string
+	// Begun identifies the request (0: the time of the call). Another one with the same has the verdict Already.
+	Begun int64
+}
+
+// Items reads the selected keys.
+func (r Refetch) Items(ctx context.Context, client *operate.Client) (items []*Item, err error) {
+	for w, err := range client.Wants(ctx, r.Namespace, r.Name) {
+		if err != nil {
+			return nil, err
+		}
+		if r.selects(w.Want.GetUrl()) {
+			items = append(items, &Item{Key: w.Key, Verdict: Wanted, Begun: r.Begun})
+		}
+	}
+	return items, nil
+}
+
+// Words returns the arguments of curlctl that select the same keys.
+func (r Refetch) Words() []string {
+	words := []string{"--all"}
+	switch {
+	case r.Namespace != "" && r.Name != "":
+		words = []string{r.Namespace + "/" + r.Name}
+	case r.Namespace != "":
+		words = append(words, "--namespace="+r.Namespace)
+	}
+	if r.Host != "" {
+		words = append(words, "--host="+r.Host)
+	}
+	return words
+}
+
+// selects reports whether a URL has the host and the prefix.
+func (r Refetch) selects(raw string) bool {
+	if r.Host != "" && !pipeline.HostIs(raw, r.Host) {
+		return false
+	}
+	if r.URL == "" {
+		return true
+	}
+	prefix, wrong := weburl.Canonical(r.URL, "https")
+	rest, found := strings.CutPrefix(raw, prefix)
+	// A prefix that ends in the host must match the whole host.
+	endsInHost := strings.Count(prefix, "/") == 2
+	return wrong == "" && found && (!endsInHost || rest == "" || strings.ContainsAny(rest[:1], "/?"))
+}
+
+// Skipped says how many items are skipped and why.
+func Skipped(counts map[Verdict]int) (lines []string) {
+	for _, skipped := range []struct {
+		verdict Verdict
+		why     string
+	}{
+		{Recovered, "recovered (--also-recovered replays them, too)"},
+		{Gone, "gone"},
+		{Changed, "changed to another URL or object"},
+		{Older, "there is a newer one of the same key"},
+		{Unreadable, "no request in it"},
+		{Already, "replayed less than two minutes ago"},
+	} {
+		if n := counts[skipped.verdict]; n > 0 {
+			lines = append(lines, "Skipped "+printer.Plural(n, "failure")+": "+skipped.why)
+		}
+	}
+	return lines
+}
+
+func isWanted(item *Item) bool { return item.Verdict == Wanted }
+
+// Verdicts counts items by verdict.
+func Verdicts(items []*Item) map[Verdict]int {
+	counts := map[Verdict]int{}
+	for _, item := range items {
+		counts[item.Verdict]++
+	}
+	return counts
+}
