@@ -60,8 +60,8 @@ func OfHost(host string, f *v1.Failure) string {
 
 // detailed appends the details of a failure to a sentence, if there are any.
 func detailed(text, separator string, f *v1.Failure) string {
-	if detail := Detail(f); detail != "" {
-		text += separator + detail
+	if words := Detail(f); words != "" {
+		text += separator + words
 	}
 	return text
 }
@@ -74,7 +74,7 @@ func specific(host string, f *v1.Failure) string {
 	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are about another host
 		return ""
 	}
-	if format, found := causes[f.GetDetail()]; found {
+	if format := details[f.GetDetail()].sentence; format != "" {
 		return fmt.Sprintf(format, host)
 	}
 	switch f.GetDetail() { //nolint:exhaustive // others add nothing to the sentence of their class
@@ -126,28 +126,6 @@ func specific(host string, f *v1.Failure) string {
 
 // shownDigits is the number of digits of a digest in a sentence.
 const shownDigits = 12
-
-// causes are the sentences about details that say more than the class, with the host in place of %s.
-var causes = map[v1.FailureDetail]string{
-	v1.FailureDetail_FAILURE_DETAIL_CLOSED:  "%s closed the connection without a response",
-	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: "%s closed the connection before the response was complete",
-	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: "%s responded by plain HTTP to an https:// URL; " +
-		"write http:// if that is meant (https:// is assumed where no scheme is written)",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: "" +
-		"%s compressed the body (Content-Encoding), although that was not requested, by something other than gzip; " +
-		"have it served uncompressed, or use another URL",
-	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP: "" +
-		"%s announced gzip (Content-Encoding), but the body is not valid gzip; have it fixed, or use another URL",
-	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: "" +
-		"%s sent a Transfer-Encoding other than a single chunked, so the end of the body is uncertain; " +
-		"have it fixed, or use another URL, even if curl accepts it",
-	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY: "" +
-		"%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:   "the body from %s does not fit into a NATS message (max_payload)",
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: "the DNS lookup of %s failed: no DNS server answered",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: "" +
-		"%s redirected from https to http, which is not followed; use a URL that stays with https",
-}
 
 // classes are the sentences about classes, with the host in place of %s.
 var classes = map[v1.FailureClass]string{
@@ -300,9 +278,9 @@ func Value(key string, written bool) string {
 
 // Detail returns the details of a failure in words; empty if there are none.
 func Detail(f *v1.Failure) string {
-	all := []string{details[f.GetDetail()]}
+	all := []string{details[f.GetDetail()].words}
 	for _, further := range f.GetFurther()[:min(len(f.GetFurther()), 2)] { // a fetcher may be compromised
-		if words := details[further]; words != "" {
+		if words := details[further].words; words != "" {
 			all = append(all, words)
 		}
 	}
@@ -327,57 +305,100 @@ func Terminal(url string, f *v1.Failure) bool {
 	}
 }
 
-// details are the words for each detail.
-var details = map[v1.FailureDetail]string{
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: "it is signed by an unknown authority",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      "it was issued for another host name",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      "it has expired or is not yet valid",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   "it is not valid",
-	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             "the server rejected it or does not speak TLS",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        "too many redirects",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE:    "a redirect from https to http",
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION: "" +
+// detail has the words that follow the sentence of a class, and the sentence that replaces both, with the host in place
+// of %s (empty: none).
+type detail struct{ words, sentence string }
+
+var details = map[v1.FailureDetail]detail{
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: {"it is signed by an unknown authority", ""},
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      {"it was issued for another host name", ""},
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      {"it has expired or is not yet valid", ""},
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   {"it is not valid", ""},
+	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             {"the server rejected it or does not speak TLS", ""},
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        {"too many redirects", ""},
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: {
+		"a redirect from https to http",
+		"%s redirected from https to http, which is not followed; use a URL that stays with https",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION: {
 		"a redirect whose Location is missing, has no valid host or is longer than 8,192 characters; " +
-		"use a URL without that redirect",
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING:   "a Content-Encoding that was not requested",
-	v1.FailureDetail_FAILURE_DETAIL_PROXY:              "the egress proxy refused the connection",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:      weburl.BadScheme,
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:        "the operator denies the host",
-	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED:   "the operator does not allow the host",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:        "the host name has a single label or a reserved suffix",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:        "the port is not allowed",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:     "its address is not public",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:       "the operator denies its address",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:         "the URL or its host name is not valid",
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS: "credentials are sent only for wants that the watcher signed",
-	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL:      "no credential is configured for this URL and namespace",
-	v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:        "the server asks for a pause (Retry-After)",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:           "the body is not JSON",
-	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:       "it cannot be evaluated on this body",
-	v1.FailureDetail_FAILURE_DETAIL_COSTLY:             "its evaluation takes too much time or memory",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES:   "it has something other than certificates in PEM and blanks",
-	v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE:    "a certificate in it is incomplete or invalid",
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT:      "it does not fit into a NATS message (max_payload)",
-	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED: "connection refused",
-	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           "no route to the host",
-	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             "no response",
-	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF:            "incomplete response",
-	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP:         "plain HTTP",
-	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: "" +
-		"not valid HTTP (which curl may accept), or more than 64 KiB of headers",
-	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:   "no connection in time",
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE:   "no DNS server answered",
-	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP:          "invalid gzip",
-	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: "an invalid Transfer-Encoding",
-	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY:        "no HTTP/1.1",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: "it has only a common name; " +
-		"have one issued with the host as a subject alternative name",
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: "" +
-		"it is signed by an unknown authority, or the server does not send its intermediate certificate",
-	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE: "the server asked for a client certificate, " +
-		"and none is configured for this URL and namespace",
-	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED: "the server does not accept the client certificate " +
-		"for this URL and namespace",
+			"use a URL without that redirect", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: {
+		"a Content-Encoding that was not requested",
+		"%s compressed the body (Content-Encoding), although that was not requested, by something other than gzip; " +
+			"have it served uncompressed, or use another URL",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_PROXY:            {"the egress proxy refused the connection", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:    {weburl.BadScheme, ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:      {"the operator denies the host", ""},
+	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED: {"the operator does not allow the host", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:      {"the host name has a single label or a reserved suffix", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:      {"the port is not allowed", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:   {"its address is not public", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:     {"the operator denies its address", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:       {"the URL or its host name is not valid", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS: {
+		"credentials are sent only for wants that the watcher signed", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL: {"no credential is configured for this URL and namespace", ""},
+	v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:   {"the server asks for a pause (Retry-After)", ""},
+	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:      {"the body is not JSON", ""},
+	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:  {"it cannot be evaluated on this body", ""},
+	v1.FailureDetail_FAILURE_DETAIL_COSTLY:        {"its evaluation takes too much time or memory", ""},
+	v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES: {
+		"it has something other than certificates in PEM and blanks", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE: {"a certificate in it is incomplete or invalid", ""},
+	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT: {
+		"it does not fit into a NATS message (max_payload)",
+		"the body from %s does not fit into a NATS message (max_payload)",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED: {"connection refused", ""},
+	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           {"no route to the host", ""},
+	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             {"no response", "%s closed the connection without a response"},
+	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: {
+		"incomplete response",
+		"%s closed the connection before the response was complete",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: {
+		"plain HTTP",
+		"%s responded by plain HTTP to an https:// URL; " +
+			"write http:// if that is meant (https:// is assumed where no scheme is written)",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: {
+		"not valid HTTP (which curl may accept), or more than 64 KiB of headers", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT: {"no connection in time", ""},
+	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: {
+		"no DNS server answered",
+		"the DNS lookup of %s failed: no DNS server answered",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP: {
+		"invalid gzip",
+		"%s announced gzip (Content-Encoding), but the body is not valid gzip; have it fixed, or use another URL",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: {
+		"an invalid Transfer-Encoding",
+		"%s sent a Transfer-Encoding other than a single chunked, so the end of the body is uncertain; " +
+			"have it fixed, or use another URL, even if curl accepts it",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY: {
+		"no HTTP/1.1",
+		"%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: {
+		"it has only a common name; " + "have one issued with the host as a subject alternative name", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: {
+		"it is signed by an unknown authority, or the server does not send its intermediate certificate", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE: {
+		"the server asked for a client certificate, " + "and none is configured for this URL and namespace", "",
+	},
+	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED: {
+		"the server does not accept the client certificate " + "for this URL and namespace", "",
+	},
 }
 
 // Permanent ends the sentence about a Terminal failure.
