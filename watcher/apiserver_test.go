@@ -158,7 +158,7 @@ func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	want, seq, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
 	held := status.Status{Keys: map[string]status.Entry{key.Key: {
-		URL: want.GetUrl(), SHA256: pipeline.Digest(body), Size: int64(len(body)), FetchedAt: time.Now(),
+		URL: want.GetUrl(), SHA256: pipeline.Digest(body), Size: int64(len(body)), ChangedAt: time.Now(),
 		Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
 	}}}
 	w.patch(ctx, annotation.FieldManager, key.Name, object{

@@ -131,7 +131,7 @@ var _ = Describe("A ConfigMap", func() {
 			"x-kv8s.io/curl-me-that": "my.data=https://a.example.com/x?token=secret",
 			"x-kv8s.io/curl-refresh": "1d",
 			"x-kv8s.io/curl-status": `{"my.data":{"url":"https://a.example.com/x","sha256":"` + strings.Repeat("ab", 32) +
-				`","size":12,"fetchedAt":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`,
+				`","size":12,"changedAt":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}}`,
 		})
 		key := pipeline.Key{Namespace: namespace, Name: "cool", Key: "my.data"}
 		want := w.timed(ctx, key, "https://a.example.com/x?token=secret", &v1.Due{Cause: v1.Cause_CAUSE_RECHECK},

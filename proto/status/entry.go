@@ -29,9 +29,8 @@ type Entry struct {
 	SHA256 string `json:"sha256,omitempty"`
 	// Size of the body in bytes.
 	Size int64 `json:"size,omitempty"`
-	// FetchedAt is when the body last changed, to the second. It is also written as changedAt, the
-	// better name.
-	FetchedAt time.Time `json:"fetchedAt,omitzero"`
+	// ChangedAt is when the body last changed, to the second.
+	ChangedAt time.Time `json:"changedAt,omitzero"`
 	// Rules is the digest of the rules and the selection that the body passed (empty: none).
 	Rules string `json:"rules,omitempty"`
 	// Available is the digest of other content of the URL, while curl-sha256 pins the key (empty: none).
@@ -51,7 +50,7 @@ type Entry struct {
 	Attempts uint32 `json:"attempts,omitempty"`
 	// GaveUp reports that there is no attempt before the next refresh, recheck, replay or edit.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Explanation of the failure; nil if there is none, or if an older writer wrote the entry. Its
+	// Explanation of the failure; nil if there is none, or if the status had no room for it. Its
 	// fields are inlined.
 	*Explanation
 
@@ -104,7 +103,7 @@ func (e Entry) Copied(uid types.UID) bool { return e.UIDMark != "" && e.UIDMark 
 // key has that body.
 func (e Entry) OnlyBody() Entry {
 	return Entry{
-		SHA256: e.SHA256, Size: e.Size, FetchedAt: e.FetchedAt, Binary: e.Binary, Rules: e.Rules,
+		SHA256: e.SHA256, Size: e.Size, ChangedAt: e.ChangedAt, Binary: e.Binary, Rules: e.Rules,
 	}
 }
 
@@ -153,7 +152,7 @@ func (e Entry) FailingURL() string {
 
 // normal returns e in its written form: times in UTC to the second, and no ErrorURL that repeats URL.
 func (e Entry) normal() Entry {
-	e.FetchedAt = seconds(e.FetchedAt)
+	e.ChangedAt = seconds(e.ChangedAt)
 	e.Since = seconds(e.Since)
 	e.Annotation = asker(e.Annotation)
 	if e.Explanation != nil {
@@ -172,7 +171,7 @@ func (e Entry) check() error {
 	if e.Size < 0 {
 		return errors.New("size is negative")
 	}
-	if slices.ContainsFunc([]time.Time{e.FetchedAt, e.Since, e.Why().NextTry}, outOfRange) {
+	if slices.ContainsFunc([]time.Time{e.ChangedAt, e.Since, e.Why().NextTry}, outOfRange) {
 		return errors.New("time is out of range")
 	}
 	why := e.Why()

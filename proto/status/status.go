@@ -2,8 +2,7 @@
 // JSON by key of the ConfigMap.
 //
 //	{"mydata":{"url":"https://data.example.com","sha256":"…","size":12,
-//	 "fetchedAt":"2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7",
-//	 "changedAt":"2026-01-02T03:04:05Z"}}
+//	 "changedAt":"2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}
 //
 // Problems with the annotations themselves have the key *, which no ConfigMap has:
 //
@@ -48,8 +47,7 @@ const MaxEntries = 2*annotation.MaxPairs + 1
 // maxProblemBytes is the maximum length of the message of a Problem, which has a few sentences.
 const maxProblemBytes = 4 * maxTextBytes
 
-// ObjectKey is the key of the entry about the whole object. No ConfigMap has such a key, and older
-// readers ignore it.
+// ObjectKey is the key of the entry about the whole object. No ConfigMap has such a key.
 const ObjectKey = "*"
 
 // Status is the state of the keys of one ConfigMap.
@@ -164,14 +162,6 @@ func parseProblem(text json.RawMessage) *Problem {
 	return p
 }
 
-// written is the written form of an entry. It repeats fetchedAt as changedAt, the better name,
-// because older readers know only fetchedAt.
-type written struct {
-	Entry
-
-	ChangedAt time.Time `json:"changedAt,omitzero"`
-}
-
 // String returns the value of the status annotation: compact JSON with sorted keys, the same text
 // for the same state. It is empty if there is neither a key nor a problem. The annotation is then
 // removed.
@@ -184,8 +174,7 @@ func (s Status) String() string {
 		normal[ObjectKey] = s.Problem
 	}
 	for key, entry := range s.Keys {
-		entry = entry.normal()
-		normal[key] = written{Entry: entry, ChangedAt: entry.FetchedAt}
+		normal[key] = entry.normal()
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

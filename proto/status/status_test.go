@@ -20,7 +20,7 @@ const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 func full() status.Entry {
 	return status.Entry{
 		URL: "https://e.example.com/?a=1&b=<2>", SHA256: digest, Size: 12,
-		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		ChangedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		Binary:    true,
 		Error:     "BadStatus", ErrorURL: "https://e.example.com/new",
 		Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC), Attempts: 3, GaveUp: true,
@@ -36,13 +36,12 @@ func full() status.Entry {
 func TestString(t *testing.T) {
 	s := status.Status{Keys: map[string]status.Entry{"b": full(), "a": {}}}
 	want := `{"a":{},"b":{"url":"https://e.example.com/?a=1&b=<2>","sha256":"` + digest + `","size":12,` +
-		`"fetchedAt":"2026-01-02T03:04:05Z","binary":true,` +
+		`"changedAt":"2026-01-02T03:04:05Z","binary":true,` +
 		`"error":"BadStatus","errorUrl":"https://e.example.com/new",` +
 		`"since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
 		`"httpStatus":404,"message":"e.example.com responded with 404","nextTry":"2026-01-03T01:00:00Z","stale":true,` +
 		`"terminal":true,` +
-		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7",` +
-		`"changedAt":"2026-01-02T03:04:05Z"}}`
+		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -70,12 +69,12 @@ func TestStringNormalises(t *testing.T) {
 	local := time.FixedZone("somewhere", 3600)
 	s := status.Status{Keys: map[string]status.Entry{"a": {
 		URL: "https://e.example.com", ErrorURL: "https://e.example.com", Error: "Timeout",
-		FetchedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local), Since: time.Date(2026, 1, 2, 4, 4, 5, 999, local),
+		ChangedAt: time.Date(2026, 1, 2, 3, 4, 5, 999, local), Since: time.Date(2026, 1, 2, 4, 4, 5, 999, local),
 		Explanation: &status.Explanation{NextTry: time.Date(2026, 1, 2, 5, 4, 5, 999, local)},
 	}}}
-	want := `{"a":{"url":"https://e.example.com","fetchedAt":"2026-01-02T02:04:05Z","error":"Timeout",` +
+	want := `{"a":{"url":"https://e.example.com","changedAt":"2026-01-02T02:04:05Z","error":"Timeout",` +
 		`"since":"2026-01-02T03:04:05Z",` +
-		`"nextTry":"2026-01-02T04:04:05Z","changedAt":"2026-01-02T02:04:05Z"}}`
+		`"nextTry":"2026-01-02T04:04:05Z"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -188,7 +187,7 @@ func TestCopied(t *testing.T) {
 		t.Error("an entry without an object counts as a copy")
 	}
 	want := status.Entry{
-		SHA256: digest, Size: 12, FetchedAt: e.FetchedAt, Binary: true,
+		SHA256: digest, Size: 12, ChangedAt: e.ChangedAt, Binary: true,
 	}
 	if got := e.OnlyBody(); got != want {
 		t.Errorf("body %+v", got)

@@ -262,7 +262,7 @@ var _ = Describe("An idle keeper", func() {
 			"static":  {`configData: {a: b}`, "", "True/Ready Fresh"},
 			"pending": {source, "", "Unknown/Progressing Fetching"},
 			"good": {source, `{"url":"URL","sha256":"` + strings.Repeat("ab", 32) +
-				`","size":4,"fetchedAt":"2026-11-23T00:00:00Z"}`, "True/Ready Fresh"},
+				`","size":4,"changedAt":"2026-11-23T00:00:00Z"}`, "True/Ready Fresh"},
 			"failing": {
 				source, `{"error":"Timeout","errorUrl":"URL","since":"2026-11-23T00:00:00Z","attempts":6}`,
 				"False/FetchFailed Timeout",

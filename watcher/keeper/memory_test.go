@@ -65,7 +65,7 @@ func configMap(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 		Annotations: map[string]string{
 			annotation.DefaultKey: "rules.json=" + w.Spec.Sources[0].URL,
 			annotation.StatusKey: fmt.Sprintf(
-				`{"rules.json":{"url":%q,"sha256":%q,"size":256,"fetchedAt":"2026-11-23T00:00:00Z",`+
+				`{"rules.json":{"url":%q,"sha256":%q,"size":256,"changedAt":"2026-11-23T00:00:00Z",`+
 					`"fence":"1767323045000.7"}}`,
 				w.Spec.Sources[0].URL, w.Status.Sources[0].SHA256),
 		},

@@ -88,7 +88,7 @@ var _ = Describe("A copy of a ConfigMap with its status", func() {
 		page := w.Origin.Page("/copied").Says("now")
 		// The other cluster had an older object, whose fence is higher.
 		before := status.Status{Keys: map[string]status.Entry{"mydata": {
-			URL: page.URL(), SHA256: pipeline.Digest("then"), Size: 4, FetchedAt: time.Now().Add(-time.Hour),
+			URL: page.URL(), SHA256: pipeline.Digest("then"), Size: 4, ChangedAt: time.Now().Add(-time.Hour),
 			UIDMark: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
 		}}}
 		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),

@@ -56,7 +56,7 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 func storedObject(n int) *metav1.PartialObjectMetadata {
 	url := fmt.Sprintf("https://data.example.com/configuration/%d.json", n)
 	s := status.Status{Keys: map[string]status.Entry{"mydata": {
-		URL: url, SHA256: sum, Size: 1000, FetchedAt: time.Now(),
+		URL: url, SHA256: sum, Size: 1000, ChangedAt: time.Now(),
 		UIDMark: "12345678", Fence: status.Fence{Epoch: epoch, Seq: uint64(n)},
 	}}}
 	fields := metav1.NewFieldsV1(

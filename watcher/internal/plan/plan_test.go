@@ -396,7 +396,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 	}{
 		"not in the status":         {about(foreign, nil, nil), true},
 		"in the status":             {about(foreign, entry("KeyExists", url, "uid"), nil), false},
-		"by an older writer":        {about(foreign, entry("KeyExists", url, ""), nil), false},
+		"without a uid":             {about(foreign, entry("KeyExists", url, ""), nil), false},
 		"for another URL":           {about(foreign, entry("KeyExists", url+"/other", "uid"), nil), true},
 		"in the status of another":  {about(foreign, entry("KeyExists", url, "another"), nil), true},
 		"for another reason":        {about(foreign, entry("Timeout", url, "uid"), nil), true},

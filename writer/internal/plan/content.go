@@ -17,7 +17,7 @@ import (
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	rules := rule.Of(i.Result.GetWant()).Digest()
-	// Different rules mean that an old fetcher published the body without evaluating them.
+	// Different rules mean that the fetcher does not know all of them, as during an upgrade.
 	if !b.object.asks(i, "") || c.GetRules() != rules {
 		return Decision{Verdict: Late}
 	}
@@ -58,11 +58,11 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		b.values[key] = value
 	}
 	next := status.Entry{
-		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), FetchedAt: i.observed(),
+		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), ChangedAt: i.observed(),
 		Binary: value.Binary, Drift: drift, Fence: i.Fence, Rules: rules,
 	}
-	if entry.SHA256 == next.SHA256 && !entry.FetchedAt.IsZero() {
-		next.FetchedAt = entry.FetchedAt
+	if entry.SHA256 == next.SHA256 && !entry.ChangedAt.IsZero() {
+		next.ChangedAt = entry.ChangedAt
 	}
 	d := b.healthy(i, entry, next)
 	d.Version = !holds

@@ -35,7 +35,7 @@ func entryAfter(t *testing.T, object fixture, item plan.Item) (status.Entry, pla
 func TestEntryOfABody(t *testing.T) {
 	ours := asking().ownedBy(annotation.FieldManager)
 	undated := wrote("b")
-	undated.FetchedAt = time.Time{}
+	undated.ChangedAt = time.Time{}
 	for name, tt := range map[string]struct {
 		object fixture
 		body   string
@@ -50,7 +50,7 @@ func TestEntryOfABody(t *testing.T) {
 		item := content(6, tt.body)
 		binary := strings.HasSuffix(tt.body, "\xff")
 		want := status.Entry{
-			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), FetchedAt: tt.at,
+			URL: theURL, SHA256: digest(tt.body), Size: int64(len(tt.body)), ChangedAt: tt.at,
 			Binary: binary, UIDMark: "uid-1", Fence: fence(6),
 		}
 		g := NewWithT(t)

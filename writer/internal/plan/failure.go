@@ -48,8 +48,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	return Decision{Verdict: Unchanged}
 }
 
-// unexplained reports whether the entry of an older writer lacks the explanation in next, and the status has
-// room for it.
+// unexplained reports whether the status had no room for the explanation in next, and has it now.
 func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	if entry.Explanation != nil || !next.GaveUp {
 		return false

@@ -201,7 +201,7 @@ func fence(seq uint64) status.Fence { return status.Fence{Epoch: epoch, Seq: seq
 // wrote is the entry of a key that we wrote at trigger 5.
 func wrote(body string) status.Entry {
 	return status.Entry{
-		URL: theURL, SHA256: digest(body), Size: int64(len(body)), FetchedAt: noon.Add(-time.Hour), Fence: fence(5),
+		URL: theURL, SHA256: digest(body), Size: int64(len(body)), ChangedAt: noon.Add(-time.Hour), Fence: fence(5),
 	}
 }
 

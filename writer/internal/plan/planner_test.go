@@ -230,7 +230,7 @@ func TestPlan(t *testing.T) {
 		"no outcome":              {asking(), result(6, func(*v1.Result) {}), refuses},
 		"no rules":                {asking(), ruled(b6), tooLate},
 		"other rules":             {expecting("false"), ruled(b6), tooLate},
-		"older fetcher":           {expecting("true"), b6, tooLate},
+		"unevaluated":             {expecting("true"), b6, tooLate},
 		"these rules":             {expecting("true"), ruled(b6), writes("b", byRules(6))},
 		"accepted by other rules": {expecting("true").ownedBy(ours).noted(wrote("b")), ruled(b6), notes(byRules(6))},
 		"failure of other rules":  {asking(), ruled(bad6), tooLate},

@@ -184,7 +184,7 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	}
 	value := valueOf(body)
 	next := status.Entry{
-		SHA256: pin, Size: int64(len(body)), FetchedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
+		SHA256: pin, Size: int64(len(body)), ChangedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
 		Rules: b.object.Request.Rules[key].Digest(),
 	}
 	if i.Fence.Newer(next.Fence) {

@@ -194,28 +194,28 @@ func TestAProblemOutlastsOtherResults(t *testing.T) {
 	NewWithT(t).Expect(written.Keys[theKey].SHA256).To(Equal(digest("b")))
 }
 
-// An entry of an older writer gets its explanation once, if there is room.
-func TestOlderEntriesAreExplained(t *testing.T) {
-	older := failing(status.Entry{}, "BadStatus")
-	older.GaveUp, older.Explanation = true, nil
+// An entry gets its explanation once, if there is room.
+func TestEntriesAreExplained(t *testing.T) {
+	short := failing(status.Entry{}, "BadStatus")
+	short.GaveUp, short.Explanation = true, nil
 	repeated := failure(6, badStatus, hourAgo, gaveUp, again)
-	p, s := planned(t, asking().noted(older).object(), repeated)
+	p, s := planned(t, asking().noted(short).object(), repeated)
 	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Written))
 	NewWithT(t).Expect(s.Keys[theKey].Why().HTTPStatus).To(BeEquivalentTo(503))
 	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
-	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(older)
+	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(short)
 	expectNothingWritten(t, full.object(), repeated)
 }
 
-// An entry of an older writer is marked as terminal once.
+// An entry is marked as terminal once.
 func TestAFailureThatOnlyAnEditFixesIsMarked(t *testing.T) {
 	forbidden := func(r *v1.Result) {
 		r.GetFailure().Class = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
 		r.GetFailure().Detail = v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST
 	}
-	older := failing(status.Entry{}, "AddressDenied")
-	older.GaveUp, older.Explanation = true, &status.Explanation{HTTPStatus: 503}
-	for _, entry := range []status.Entry{{}, older} {
+	short := failing(status.Entry{}, "AddressDenied")
+	short.GaveUp, short.Explanation = true, &status.Explanation{HTTPStatus: 503}
+	for _, entry := range []status.Entry{{}, short} {
 		_, s := planned(t, asking().noted(entry).object(), failure(6, badStatus, hourAgo, gaveUp, forbidden))
 		NewWithT(t).Expect(s.Keys[theKey].Why().Terminal).To(BeTrue())
 		object := asking().noted(s.Keys[theKey]).object()

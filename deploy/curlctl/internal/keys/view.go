@@ -169,7 +169,7 @@ func (v *View) readStatus(state status.Status) {
 			if e.Binary {
 				detail += ", in binaryData because it is not text"
 			}
-			v.add(e.FetchedAt, "written", key, detail)
+			v.add(e.ChangedAt, "written", key, detail)
 		}
 		if e.Failing() {
 			detail := e.Error

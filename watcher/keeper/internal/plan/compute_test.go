@@ -65,7 +65,7 @@ func ownedBy(manager string) annotation.Owners {
 }
 
 func written() status.Entry {
-	return status.Entry{URL: url, SHA256: sum, Size: 5, FetchedAt: began}
+	return status.Entry{URL: url, SHA256: sum, Size: 5, ChangedAt: began}
 }
 
 func failing(e status.Entry, reason string) status.Entry {
@@ -356,7 +356,7 @@ var _ = Describe("The status of a Watcher", func() {
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
 		undated := written()
-		undated.FetchedAt = time.Time{}
+		undated.ChangedAt = time.Time{}
 		s = plan.Compute(input(map[string]status.Entry{"a": undated}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
 		s = plan.Compute(input(map[string]status.Entry{"a": {URL: url}}))

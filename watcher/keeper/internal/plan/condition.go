@@ -95,7 +95,7 @@ func (in Input) source(source Source) watchv1.SourceStatus {
 	case now.State == keystate.Contested:
 	case value == keystate.Held, value == keystate.Drifted:
 		state.State = watchv1.Good
-		state.SHA256, state.Size, state.FetchedAt = entry.SHA256, entry.Size, seconds(entry.FetchedAt)
+		state.SHA256, state.Size, state.FetchedAt = entry.SHA256, entry.Size, seconds(entry.ChangedAt)
 	}
 	if now.State.Bad() {
 		state.State = watchv1.Failing
