@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 // Class is the class of a response of the API server, as in metric labels and logs.
@@ -38,6 +40,8 @@ const (
 	StatusTooLarge Class = "status_too_large"
 	// Rejected means that this change is refused, for example by an admission webhook.
 	Rejected Class = "rejected"
+	// Stripped means that admission removed the status from the patch, which was accepted otherwise.
+	Stripped Class = "stripped"
 )
 
 // Classes that concern all changes in a namespace, or everywhere.
@@ -54,14 +58,21 @@ const (
 // Classes returns all classes.
 func Classes() []Class {
 	return []Class{
-		OK, Conflict, Gone, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected, Forbidden, Unavailable, Failed,
+		OK, Conflict, Gone, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected, Stripped, Forbidden,
+		Unavailable, Failed,
 	}
 }
 
+// ErrStripped stands for the removal of our status by admission.
+var ErrStripped = errors.New("admission removed or changed " + annotation.StatusKey)
+
 // Classify classifies responses of the API server. No other code does.
 func Classify(err error) Class {
-	if err == nil {
+	switch {
+	case err == nil:
 		return OK
+	case errors.Is(err, ErrStripped):
+		return Stripped
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -8,7 +8,6 @@ package apply
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,11 +118,9 @@ func New(c Config, d Deps) (*Applier, error) {
 
 // Write tells what became of a result.
 type Write struct {
-	// Verdict is empty if Unavailable.
+	// Verdict is empty if the result was not applied because the API server was unavailable. A result that was refused
+	// because of its own object has one.
 	Verdict plan.Verdict
-	// Unavailable means that the result was not applied because the API server was unavailable. A result that
-	// was refused because of its own object has a verdict instead.
-	Unavailable bool
 	// NewPage means that the body is an HTML page for the first time.
 	NewPage bool
 	// After is the pause that the API server requested.
@@ -139,7 +136,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	defer cancel()
 	a.deps.Metrics.batch.Observe(float64(len(items)))
 	if !a.deps.Breaker.Allows() {
-		return slices.Repeat([]Write{{Unavailable: true}}, len(items))
+		return make([]Write, len(items))
 	}
 	began := time.Now()
 	t := &task{Applier: a, ref: ref, items: items}
@@ -148,7 +145,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
 	for i, o := range writes {
 		writes[i].Together = len(items)
-		if !o.Unavailable {
+		if o.Verdict != "" {
 			a.observe(o.Verdict, items[i].Result)
 		}
 	}

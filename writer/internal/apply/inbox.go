@@ -41,11 +41,11 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 		setSpanDeadLetter(span, err)
 		return pipeline.DeadLetter(err)
 	}
-	write := Write{Unavailable: true}
+	var write Write
 	if a.deps.Breaker.Pass(d.Draining()) {
 		done, fits := a.queue.Do(ctx, item, len(d.Data()))
 		if write = done; !fits {
-			write = Write{Unavailable: true, After: slow + rand.N(slow)}
+			write = Write{After: slow + rand.N(slow)}
 		}
 	}
 	disposition := dispose(d, write)
@@ -66,7 +66,7 @@ func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
 	switch {
 	case w.NewPage:
 		return pipeline.DeadLetter(errPage)
-	case !w.Unavailable:
+	case w.Verdict != "":
 		return pipeline.Ack()
 	}
 	select {
@@ -103,7 +103,7 @@ func setSpanWrite(span trace.Span, w Write, d pipeline.Disposition) {
 	if w.Together > 1 {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(w.Together))
 	}
-	if w.Unavailable {
+	if w.Verdict == "" {
 		span.SetAttributes(tracing.Disposition.String(d.String()))
 		tracing.Fail(span, d.String())
 		return

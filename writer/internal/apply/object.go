@@ -2,6 +2,7 @@ package apply
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,9 +27,7 @@ func (t *task) learn(o *plan.Object) {
 		t.objects.Drop(t.ref)
 		return
 	}
-	if o.Obstacle == plan.NoObstacle {
-		o.Obstacle = t.obstacle
-	}
+	o.Obstacle = cmp.Or(o.Obstacle, t.obstacle)
 }
 
 // forget makes the next attempt read the object.
@@ -65,7 +64,7 @@ func (t *task) readObject(ctx context.Context) error {
 		learn(key, value)
 	}
 	if read.Immutable != nil && *read.Immutable {
-		o.Obstacle = plan.Immutable
+		o.Obstacle = apiserver.Immutable
 	}
 	t.learn(o)
 	return nil
@@ -83,18 +82,16 @@ func (t *task) missing(err error) error {
 // patch sends a plan and caches the resulting metadata.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	written, err := t.send(ctx, p)
+	if err == nil {
+		if t.objects.Drop(t.ref); written.Size() <= maxCached {
+			t.objects.Put(t.ref, &written.ObjectMeta)
+		}
+		if p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status {
+			err = apiserver.ErrStripped
+		}
+	}
 	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
-	if err != nil {
-		return err
-	}
-	t.stripped = p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status
-	if t.stripped {
-		t.deps.Breaker.Success(t.ref.Namespace)
-	}
-	if t.objects.Drop(t.ref); written.Size() <= maxCached {
-		t.objects.Put(t.ref, &written.ObjectMeta)
-	}
-	return nil
+	return err
 }
 
 func (t *task) send(ctx context.Context, p plan.Plan) (*metav1.PartialObjectMetadata, error) {

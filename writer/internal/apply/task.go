@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -25,12 +24,10 @@ type task struct {
 	object *plan.Object
 	// known means that the object is good enough to plan for.
 	known bool
-	// obstacle is the refusal that the API server reported.
-	obstacle plan.Obstacle
+	// obstacle is the refusal that the API server reported (empty: none).
+	obstacle apiserver.Class
 	// bodies has what the history returned for each digest: nil if it has no such body.
 	bodies map[string][]byte
-	// stripped means that the API server accepted the last patch without its status.
-	stripped bool
 }
 
 // start chooses the newest object that needs no request: the cached one, or the one in the wants.
@@ -89,20 +86,18 @@ func (t *task) attempt(ctx context.Context) (writes []Write, done bool) {
 	case full && len(t.items) > 1:
 		return t.oneByOne(ctx, true), true
 	case full: // the API server would refuse the patch
-		return t.handleRefusal(ctx, p, plan.NoRoom, errNoRoom)
+		return t.handleRefusal(ctx, p, apiserver.StatusTooLarge, errNoRoom)
 	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
 	}
 	err = t.patch(ctx, p)
-	switch apiserver.Classify(err) {
+	switch class := apiserver.Classify(err); class {
 	case apiserver.OK:
-		if t.stripped {
-			return t.giveUp(ctx, errStripped, func(item plan.Item) plan.Event {
-				return plan.Refusal(t.object, item, plan.Stripped)
-			}), true
-		}
 		return t.finish(ctx, p), true
+	case apiserver.Stripped:
+		t.deps.Breaker.Success(t.ref.Namespace)
+		return t.giveUp(ctx, err, t.refusal(class)), true
 	case apiserver.Conflict:
 		t.forget()
 		return nil, false
@@ -114,22 +109,13 @@ func (t *task) attempt(ctx context.Context) (writes []Write, done bool) {
 			t.forget() // the live object shows how much room is left
 			return nil, false
 		}
-		return t.handleRefusal(ctx, p, plan.NoRoom, err)
-	case apiserver.Immutable:
-		return t.handleRefusal(ctx, p, plan.Immutable, err)
-	case apiserver.TooLarge:
-		return t.handleRefusal(ctx, p, plan.TooLarge, err)
-	case apiserver.ObjectTooLarge:
-		return t.handleRefusal(ctx, p, plan.ObjectTooLarge, err)
-	case apiserver.Rejected:
-		return t.handleRefusal(ctx, p, plan.Rejected, err)
+		return t.handleRefusal(ctx, p, class, err)
+	case apiserver.Immutable, apiserver.TooLarge, apiserver.ObjectTooLarge, apiserver.Rejected:
+		return t.handleRefusal(ctx, p, class, err)
 	default:
 		return t.handleFailure(ctx, err), true
 	}
 }
-
-// errStripped stands for the removal of our status.
-var errStripped = errors.New("admission removed or changed " + annotation.StatusKey)
 
 // errNoRoom stands for the refusal of a patch that is not even sent.
 var errNoRoom = errors.New("the annotations leave no room for a status")
@@ -199,16 +185,21 @@ func (t *task) decide() plan.Plan {
 
 // handleRefusal handles a refused patch. The API server may still accept the status, so the next
 // attempt only reports the obstacle there.
-func (t *task) handleRefusal(ctx context.Context, p plan.Plan, obstacle plan.Obstacle, err error) ([]Write, bool) {
+func (t *task) handleRefusal(ctx context.Context, p plan.Plan, by apiserver.Class, err error) ([]Write, bool) {
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, false), true
 	}
-	if t.object.Obstacle == plan.NoObstacle && len(p.Values) > 0 {
-		t.obstacle, t.object.Obstacle = obstacle, obstacle
+	if t.object.Obstacle == "" && len(p.Values) > 0 {
+		t.obstacle, t.object.Obstacle = by, by
 		return nil, false
 	}
 	t.deps.Breaker.Success(t.ref.Namespace)
-	return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, obstacle) }), true
+	return t.giveUp(ctx, err, t.refusal(by)), true
+}
+
+// refusal returns the Event for each item that the API server refuses.
+func (t *task) refusal(by apiserver.Class) func(plan.Item) plan.Event {
+	return func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, by) }
 }
 
 // giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
@@ -247,9 +238,9 @@ func (t *task) handleFailure(ctx context.Context, err error) []Write {
 			t.faults.Put(t.ref, faults)
 		}
 		if down || faults < maxFaults {
-			return slices.Repeat([]Write{{Unavailable: true, After: apiserver.RetryAfter(err)}}, len(t.items))
+			return slices.Repeat([]Write{{After: apiserver.RetryAfter(err)}}, len(t.items))
 		}
-		return t.giveUp(ctx, err, func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, plan.Failed) })
+		return t.giveUp(ctx, err, t.refusal(apiserver.Failed))
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
 		return slices.Repeat([]Write{{Verdict: plan.Refused}}, len(t.items))
@@ -279,7 +270,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 		}
 		if len(events) > 0 {
 			if _, err := t.emitEvents(ctx, t.items[i], t.object.UID, events); err != nil {
-				writes[i] = Write{Unavailable: true}
+				writes[i] = Write{}
 				continue
 			}
 		}

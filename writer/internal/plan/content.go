@@ -46,7 +46,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		!entry.Failing() && entry.Available == "" {
 		return Decision{Verdict: Unchanged, Confirmed: true}
 	}
-	if !holds && b.object.Obstacle != NoObstacle {
+	if !holds && b.object.Obstacle != "" {
 		return b.refused(i)
 	}
 	body := c.GetBody()

@@ -20,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -130,13 +131,15 @@ func TestEntryOfAStaleKey(t *testing.T) {
 
 // The status explains an obstacle in the words of the Event.
 func TestEntryOfAnObstacle(t *testing.T) {
-	for obstacle, gaveUp := range map[plan.Obstacle]bool{plan.Immutable: true, plan.TooLarge: true, plan.Rejected: false} {
+	for obstacle, gaveUp := range map[apiserver.Class]bool{
+		apiserver.Immutable: true, apiserver.TooLarge: true, apiserver.Rejected: false,
+	} {
 		before := failing(status.Entry{}, "Timeout")
 		before.GaveUp = true
 		got, p := entryAfter(t, asking().noted(before).behind(obstacle), content(6, "b"))
 		note, _, _ := strings.Cut(p.Decisions[0].Events[0].Note, " [")
 		NewWithT(t).Expect(got).To(And(HaveField("Why().Message", note), HaveField("GaveUp", gaveUp),
-			HaveField("Attempts", BeZero())), "%d", obstacle)
+			HaveField("Attempts", BeZero())), string(obstacle))
 	}
 }
 
@@ -158,11 +161,11 @@ func TestOccurrences(t *testing.T) {
 		"kept":          of(shared.noted(wrote("a")), reconcile()),
 		"kept, written since": of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}),
 			reconcile()),
-		"rejected":              plan.Refusal(held, content(7, "b"), plan.Rejected).Occurrence,
-		"rejected, other URL":   plan.Refusal(held, otherURL, plan.Rejected).Occurrence,
-		"rejected, other key":   plan.Refusal(held, otherKey, plan.Rejected).Occurrence,
-		"rejected after a body": plan.Refusal(later, content(7, "b"), plan.Rejected).Occurrence,
-		"no room":               plan.Refusal(held, content(7, "b"), plan.NoRoom).Occurrence,
+		"rejected":              plan.Refusal(held, content(7, "b"), apiserver.Rejected).Occurrence,
+		"rejected, other URL":   plan.Refusal(held, otherURL, apiserver.Rejected).Occurrence,
+		"rejected, other key":   plan.Refusal(held, otherKey, apiserver.Rejected).Occurrence,
+		"rejected after a body": plan.Refusal(later, content(7, "b"), apiserver.Rejected).Occurrence,
+		"no room":               plan.Refusal(held, content(7, "b"), apiserver.StatusTooLarge).Occurrence,
 		"budget":                plan.OverBudget(held, content(7, "b")).Occurrence,
 		"budget, other key":     plan.OverBudget(held, otherKey).Occurrence,
 		"budget after a body":   plan.OverBudget(later, content(7, "b")).Occurrence,
@@ -170,8 +173,8 @@ func TestOccurrences(t *testing.T) {
 	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct occurrences")
 	for name, again := range map[string]string{
 		"tried":    of(asking(), failure(8, badStatus)),
-		"rejected": plan.Refusal(held, content(9, "c"), plan.Rejected).Occurrence,
-		"no room":  plan.Refusal(held, content(9, "c"), plan.NoRoom).Occurrence,
+		"rejected": plan.Refusal(held, content(9, "c"), apiserver.Rejected).Occurrence,
+		"no room":  plan.Refusal(held, content(9, "c"), apiserver.StatusTooLarge).Occurrence,
 		"budget":   plan.OverBudget(held, content(9, "c")).Occurrence,
 	} {
 		NewWithT(t).Expect(again).To(Equal(all[name]), name)
@@ -385,12 +388,13 @@ func ofWrites(t *testing.T) []plan.Event {
 		of(pinnedKey, body), of(found, reconcile()),
 		of(asking().noted(failing(wrote("a"), "Timeout")), body),
 		of(asking().ownedBy("person"), body),
-		of(asking().behind(plan.Immutable), body),
-		of(asking().behind(plan.TooLarge), body),
-		of(asking().noted(wrote("a")).behind(plan.Rejected), body),
+		of(asking().behind(apiserver.Immutable), body),
+		of(asking().behind(apiserver.TooLarge), body),
+		of(asking().noted(wrote("a")).behind(apiserver.Rejected), body),
 		of(noLonger, reconcile()),
-		plan.Refusal(object, reconcile(), plan.Rejected), plan.Denial(reconcile(), false), plan.Denial(reconcile(), true),
-		plan.Refusal(object, body, plan.Rejected), plan.Refusal(object, body, plan.NoRoom),
+		plan.Refusal(object, reconcile(), apiserver.Rejected),
+		plan.Denial(reconcile(), false), plan.Denial(reconcile(), true),
+		plan.Refusal(object, body, apiserver.Rejected), plan.Refusal(object, body, apiserver.StatusTooLarge),
 		plan.Denial(body, false), plan.OverBudget(object, body), plan.Recovered(body),
 	}
 }

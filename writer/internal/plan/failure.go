@@ -9,6 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // failure handles a failed fetch. It never touches a value.
@@ -89,7 +90,9 @@ func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
 
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
 // writeFailed.
-var refusals = map[Obstacle]v1.FailureClass{Immutable: immutable, TooLarge: bodyTooLarge, ObjectTooLarge: bodyTooLarge}
+var refusals = map[apiserver.Class]v1.FailureClass{
+	apiserver.Immutable: immutable, apiserver.TooLarge: bodyTooLarge, apiserver.ObjectTooLarge: bodyTooLarge,
+}
 
 // refused records that the API server refuses a body.
 func (b *builder) refused(i Item) Decision {

@@ -7,6 +7,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Failure classes of the writer itself.
@@ -85,9 +86,9 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 }
 
 // obstacleNote says why a body was not written.
-func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
+func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
 	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
-	if i.OfObject() && o != Stripped {
+	if i.OfObject() && by != apiserver.Stripped {
 		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or " +
 			"webhook; retrying"
 	}
@@ -98,13 +99,13 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 		return note
 	case class == contentRejected:
 		return sentence.BecomesHTML(i.url(), key)
-	case class == writeFailed && o == Stripped:
+	case class == writeFailed && by == apiserver.Stripped:
 		return sentence.Stripped
-	case class == writeFailed && o == Failed:
+	case class == writeFailed && by == apiserver.Failed:
 		return sentence.Failed + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
-	case class == bodyTooLarge && o == ObjectTooLarge:
+	case class == bodyTooLarge && by == apiserver.ObjectTooLarge:
 		return sentence.ObjectTooLarge(key, size) + "; " + sentence.Value(key, entry.HasBody())
-	case class == writeFailed && o == NoRoom:
+	case class == writeFailed && by == apiserver.StatusTooLarge:
 		return sentence.NoRoom + "; " + sentence.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
 	case class == writeFailed:
 		return note + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
@@ -113,23 +114,16 @@ func obstacleNote(i Item, entry status.Entry, o Obstacle) string {
 	}
 }
 
-// occurrences begin the occurrence of a Refusal.
-var occurrences = map[Obstacle]string{
-	NoRoom: "no room\x00", Failed: "failed\x00", Stripped: "stripped\x00", Rejected: "refused\x00",
-	Immutable: "refused\x00", TooLarge: "refused\x00", ObjectTooLarge: "refused\x00",
-}
-
 // Refusal returns the Event for an item that the API server refuses, even as a failure in the status. The
 // status has no start of the failure, so it counts as the same problem until the status or the obstacle changes.
-func Refusal(o *Object, i Item, by Obstacle) Event {
+func Refusal(o *Object, i Item, by apiserver.Class) Event {
 	var recorded status.Entry
 	if o != nil { // nil: it could not be read
 		recorded = o.Status.Keys[i.Key.Key]
 	}
 	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
 	event := failureEvent(i, entry, actionWrite, obstacleNote(i, entry, by))
-	event.Occurrence = occurrences[by]
-	event.Occurrence += i.Key.Key + "\x00" + i.url() + "\x00" + recorded.Fence.String()
+	event.Occurrence = string(by) + "\x00" + i.Key.Key + "\x00" + i.url() + "\x00" + recorded.Fence.String()
 	return event
 }
 

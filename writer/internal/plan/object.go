@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Freshness says where an object comes from.
@@ -59,8 +60,9 @@ type Object struct {
 	// Room is the maximum size of the status, in bytes.
 	Room int
 
-	// Obstacle is an earlier refusal by the API server.
-	Obstacle Obstacle
+	// Obstacle is the class of an earlier refusal of values by the API server (empty: none). The status may still be
+	// writable.
+	Obstacle apiserver.Class
 	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
 	// the status does not have it.
 	Confirmed map[string]Confirmation
@@ -87,31 +89,6 @@ const maxOvertaking = time.Minute
 func (c Confirmation) overtook(i Item) bool {
 	return c.Fence.Newer(i.Fence) && !i.observed().After(c.At.Add(maxOvertaking))
 }
-
-// Obstacle is the reason why values of an object cannot be written. The status may still be
-// writable.
-type Obstacle int
-
-const (
-	// NoObstacle means that no obstacle is known.
-	NoObstacle Obstacle = iota
-	// Immutable means that the ConfigMap is marked as immutable.
-	Immutable
-	// TooLarge means that the ConfigMap would exceed the size limit of the API.
-	TooLarge
-	// ObjectTooLarge means that the request or the object with its metadata would exceed a limit of the API server or
-	// of etcd.
-	ObjectTooLarge
-	// Failed means that requests for this object fail while the API server is ready.
-	Failed
-	// Stripped means that admission removed the status from our patch.
-	Stripped
-	// Rejected means that the API server refuses the change, for example because of an admission
-	// webhook.
-	Rejected
-	// NoRoom means that the other annotations leave no room for the status.
-	NoRoom
-)
 
 // Decoder decodes objects.
 type Decoder struct {

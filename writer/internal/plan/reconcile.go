@@ -75,7 +75,7 @@ func (b *builder) keptNote(key string) string {
 		return "field manager " + other + " also owns it"
 	case b.object.Applied[key]:
 		return "the manifest that was last applied has it, too"
-	case b.object.Obstacle != NoObstacle:
+	case b.object.Obstacle != "":
 		return "the API server refuses to remove it"
 	}
 	return ""
@@ -170,7 +170,7 @@ func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
 	_, others := b.object.Others.Keys[key]
-	if pin == "" || others || !b.object.managed() || b.object.Obstacle != NoObstacle || entry.Copied(b.object.UID) ||
+	if pin == "" || others || !b.object.managed() || b.object.Obstacle != "" || entry.Copied(b.object.UID) ||
 		!entry.HasBody() && b.isForeign(key, b.owner(key)) {
 		return false
 	}
@@ -209,7 +209,7 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 		return d, false
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Verdict: Deferred}, true
-	case b.object.Obstacle != NoObstacle && b.object.History[pin] != nil:
+	case b.object.Obstacle != "" && b.object.History[pin] != nil:
 		return b.refused(i), true
 	case b.fillPin(i, key, &d):
 		d.Verdict = Written
