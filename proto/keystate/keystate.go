@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -128,6 +129,14 @@ func AskedOf(r annotation.Request, pair annotation.Pair) Asked {
 		asked.Ignored = "it is suspended"
 	}
 	return asked
+}
+
+// AskedBy returns what a want asks for its key.
+func AskedBy(w *v1.Want) Asked {
+	return Asked{
+		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.Of(w).Digest(),
+		Refresh: w.GetRefresh().AsDuration(),
+	}
 }
 
 // Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.

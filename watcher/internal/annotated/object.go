@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 )
 
@@ -122,29 +121,29 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	if !r.relevant(m) {
 		return nil
 	}
-	o := &Object{Meta: informer.MetaOf(m), Created: m.CreationTimestamp.Unix(), SeenAt: r.Now()}
-	if o.Request, o.Invalid = r.Grammar.ParseObject(m); len(o.Request.Rules) > 0 {
+	// An unreadable status counts as none: managedFields show the owners, and the writer writes a new status.
+	shown := keystate.Read(r.Grammar, &m.ObjectMeta)
+	o := &Object{
+		Meta: informer.MetaOf(m), Request: shown.Request, Invalid: shown.Invalid, Others: shown.Others.Askers(),
+		Created: m.CreationTimestamp.Unix(), SeenAt: r.Now(),
+	}
+	if len(o.Request.Rules) > 0 {
 		o.checked = new(atomic.Pointer[annotation.Request])
 	}
-	// An invalid status counts as none: managedFields show the owners, and the writer writes a new
-	// status.
-	written, _ := status.Parse(m.Annotations[annotation.StatusKey])
-	o.Others = written.TakeOthers(r.Grammar, o.Request, m.Annotations).Askers()
 	o.share()
-	o.Status = EntriesOf(written, o.Request.URL)
-	owners, _ := annotation.ParseOwners(m.ManagedFields) // unreadable: unknown
-	o.own(owners)
+	o.Status = EntriesOf(shown.Status, o.Request.URL)
+	o.own(shown.Owners)
 	for _, entry := range m.ManagedFields {
 		if entry.Manager != annotation.FieldManager && entry.Time != nil && entry.Time.After(o.EditedAt) {
 			o.EditedAt = entry.Time.Time
 		}
 	}
 	if key, _, found := r.Grammar.Find(m.Annotations); found {
-		o.MainAnnotatedAt = owners.AnnotationChanged(key)
+		o.MainAnnotatedAt = shown.Owners.AnnotationChanged(key)
 		o.AnnotatedAt = o.MainAnnotatedAt
 		prefix, _, _ := strings.Cut(key, "/")
 		for _, name := range annotation.OptionNames() {
-			if at := owners.AnnotationChanged(prefix + "/" + name); at.After(o.AnnotatedAt) {
+			if at := shown.Owners.AnnotationChanged(prefix + "/" + name); at.After(o.AnnotatedAt) {
 				o.AnnotatedAt = at
 			}
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -285,7 +286,8 @@ func FuzzRead(f *testing.F) {
 func TestApplyOnlyAddsKeys(t *testing.T) {
 	unrecorded := func() *plan.Object {
 		return &plan.Object{
-			Freshness: plan.Live, UID: "u", ResourceVersion: "7", Values: map[string]string{"theirs": "digest"},
+			ConfigMap: keystate.ConfigMap{UID: "u"}, Freshness: plan.Live, ResourceVersion: "7",
+			Values: map[string]string{"theirs": "digest"},
 		}
 	}
 	added := func() plan.Plan {

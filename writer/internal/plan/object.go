@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -32,22 +33,16 @@ const (
 // Object is a known ConfigMap. A write may rely on an assumed object: a wrong version only costs a conflict. A result
 // is dropped only after reading the live object.
 type Object struct {
+	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
+	keystate.ConfigMap
+
 	Freshness Freshness
-	// UID and ResourceVersion bind the patch.
-	UID             types.UID
+	// ResourceVersion binds the patch, as the UID does.
 	ResourceVersion string
-	// Request is the content of the annotations.
-	Request annotation.Request
-	// Invalid is the error of annotations that cannot be parsed.
-	Invalid error
 	// Ignored means that the labels exclude the object.
 	Ignored bool
-	// Status has the entries of this installation, and Others those of others, which stay as they are.
-	Status, Others status.Status
 	// HasStatus means that the object has a status annotation, even an unreadable one.
 	HasStatus bool
-	// Owners are the owners of its annotated keys and of the keys in its status.
-	Owners annotation.Owners
 	// Applied has the keys without an annotation that are in the manifest of the last kubectl
 	// apply.
 	Applied map[string]bool
@@ -100,27 +95,16 @@ type Decoder struct {
 // Decode returns the object with this metadata.
 func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o := &Object{
-		Freshness: freshness, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		ConfigMap: keystate.Read(d.Grammar, m), Freshness: freshness, ResourceVersion: m.ResourceVersion,
 		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
 		Room:    status.MaxBytes - len(annotation.StatusKey),
 	}
-	o.Request, o.Invalid = d.Grammar.ParseObject(m)
-	text, has := m.Annotations[annotation.StatusKey]
-	o.HasStatus = has
-	// An unreadable status counts as empty and is replaced.
-	o.Status, _ = status.Parse(text)
-	o.Others = o.Status.TakeOthers(d.Grammar, o.Request, m.Annotations)
-	o.Owners, _ = annotation.ParseOwners(m.ManagedFields)
-	asked := func(key string) bool {
-		_, written := o.Status.Keys[key]
-		_, asked := o.Request.URL(key)
-		return written || asked
-	}
+	_, o.HasStatus = m.Annotations[annotation.StatusKey]
 	o.ownersIncomplete = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
-	o.Owners = o.Owners.Only(asked)
+	o.Owners = o.Owners.Only(o.Concerns)
 	o.Applied = applied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
-		_, found := o.Request.URL(key)
-		return !found && asked(key)
+		_, asked := o.Request.URL(key)
+		return !asked && o.Concerns(key)
 	})
 	for name, value := range m.Annotations {
 		if name != annotation.StatusKey {
@@ -158,16 +142,15 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	keys := d.Grammar.Keys()
 	o := &Object{
-		Freshness:       FromWant,
-		UID:             types.UID(first.GetUid()),
-		ResourceVersion: first.GetResourceVersion(),
-		Request: annotation.Request{
+		ConfigMap: keystate.ConfigMap{UID: types.UID(first.GetUid()), Request: annotation.Request{
 			Present: true, Annotation: keys[0], Rules: map[string]rule.Set{},
 			SHA256: map[string]string{}, Intervals: map[string]time.Duration{},
-		},
-		HasStatus: first.GetStatus() != "",
-		Room:      status.MaxBytes,
-		drift:     map[string]string{},
+		}},
+		Freshness:       FromWant,
+		ResourceVersion: first.GetResourceVersion(),
+		HasStatus:       first.GetStatus() != "",
+		Room:            status.MaxBytes,
+		drift:           map[string]string{},
 	}
 	another := func(key string) bool { return annotation.Asker(key) != annotation.Asker(keys[0]) }
 	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {

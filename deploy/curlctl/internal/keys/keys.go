@@ -17,7 +17,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
@@ -179,9 +178,7 @@ func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 		Key: w.Key, Request: RequestOf(w.Want), Host: sentence.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
-	asked := keystate.Asked{
-		Key: w.Key.Key, URL: k.URL, SHA256: k.SHA256, Rules: rule.Of(w.Want).Digest(), Refresh: k.Refresh,
-	}
+	asked := keystate.AskedBy(w.Want)
 	streams := keystate.Streams{
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
 	}
@@ -191,7 +188,7 @@ func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 	}
 	var shown *keystate.Object
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
-		shown, asked.Ignored = object.shown(w.Key.Key), object.Ignored
+		shown, asked.Ignored = object.Shown(w.Key.Key), object.Ignored
 	}
 	k.Condition = keystate.Of(asked, shown, &streams, r.Now)
 	return k

@@ -6,33 +6,23 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
-	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // Object is the metadata of a ConfigMap with one of our annotations.
 type Object struct {
-	Request annotation.Request
-	// Invalid is set if no annotation can be used at all.
-	Invalid error
+	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
+	keystate.ConfigMap
+
 	// Ignored says why the watcher ignores the object (empty: it does not).
 	Ignored string
 	// Problem explains the invalid annotations.
 	Problem string
-	// Status is the parsed status annotation. It is empty if Unreadable. Others has the annotations that asked for
-	// keys of other installations.
-	Status     status.Status
-	Others     map[string]string
-	Unreadable bool
-	UID        string
-	// Owners has the owners of the requested keys and of those with a status.
-	Owners map[string]annotation.Ownership
 }
 
 // Objects has the objects by namespace and name. The Key of each map key is empty.
@@ -84,29 +74,14 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	if err != nil {
 		return Object{Problem: err.Error()}
 	}
-	object := Object{UID: string(meta.UID)}
-	object.Request, err = parser.ParseObject(meta)
-	object.Invalid = err
+	object := Object{ConfigMap: keystate.Read(parser, meta)}
 	object.explain()
-	if state, err := status.Parse(meta.Annotations[annotation.StatusKey]); err == nil {
-		object.Status = state
-		object.Others = object.Status.TakeOthers(parser, object.Request, meta.Annotations).Askers()
-	} else {
-		object.Unreadable = true
-	}
 	if p := object.Status.Problem; p != nil && len(object.Request.Rules) > 0 {
 		object.Problem = p.Message
 	}
-	owners, _ := annotation.ParseOwners(meta.ManagedFields) // unreadable: unknown
-	object.Owners = map[string]annotation.Ownership{}
-	for key := range object.Status.Keys {
-		object.Owners[key] = owners.Of(key)
-	}
-	for _, pair := range object.Request.Pairs {
-		object.Owners[pair.Key] = owners.Of(pair.Key)
-	}
+	object.Owners = object.Owners.Only(object.Concerns)
 	switch {
-	case err != nil:
+	case object.Invalid != nil:
 	case !object.Request.Present:
 		object.Ignored = "it has no annotation " + annotation.DefaultKey
 	case object.Request.Suspended:
@@ -121,7 +96,7 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 
 // Condition returns the condition of a key according to the object alone.
 func (o *Object) Condition(pair annotation.Pair, now time.Time) keystate.Condition {
-	return keystate.Of(o.asked(pair), o.shown(pair.Key), nil, now)
+	return keystate.Of(o.asked(pair), o.Shown(pair.Key), nil, now)
 }
 
 // asked returns the request for a pair of the annotation.
@@ -129,13 +104,6 @@ func (o *Object) asked(pair annotation.Pair) keystate.Asked {
 	asked := keystate.AskedOf(o.Request, pair)
 	asked.Ignored = o.Ignored
 	return asked
-}
-
-// shown returns what the object shows about a key.
-func (o *Object) shown(key string) *keystate.Object {
-	return &keystate.Object{
-		UID: types.UID(o.UID), Entry: o.Status.Keys[key], Owner: o.Owners[key], Other: o.Others[key],
-	}
 }
 
 // Keys returns the keys of a namespace and name (empty: all) as the objects alone show them, without NATS.
@@ -164,18 +132,18 @@ func (o *Object) unpublished(
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}
-		all = append(all, Key{Key: at, Request: Request{UID: o.UID}, Condition: c})
+		all = append(all, Key{Key: at, Request: Request{UID: string(o.UID)}, Condition: c})
 	}
 	for _, pair := range o.Request.Pairs {
 		if at.Key = pair.Key; wanted[at] {
 			continue
 		}
-		state := keystate.Of(o.asked(pair), o.shown(pair.Key), streams, now)
+		state := keystate.Of(o.asked(pair), o.Shown(pair.Key), streams, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}
 		all = append(all, Key{
-			Key: at, Request: Request{UID: o.UID, URL: pair.URL}, Host: sentence.Host(pair.URL),
+			Key: at, Request: Request{UID: string(o.UID), URL: pair.URL}, Host: sentence.Host(pair.URL),
 			Refresh: o.Request.Interval(pair.Key), Condition: state,
 		})
 	}

@@ -61,8 +61,8 @@ func Compute(in Input) watchv1.WatcherStatus {
 		s.LastHandledReconcileAt = in.Plan.Now
 	}
 	fetched := 0
-	for _, source := range in.Plan.Sources {
-		state := in.source(source)
+	for _, asked := range in.Plan.Sources {
+		state := in.source(asked)
 		if state.SHA256 != "" {
 			fetched++
 		}
@@ -82,14 +82,13 @@ func Compute(in Input) watchv1.WatcherStatus {
 }
 
 // source returns the state of one source.
-func (in Input) source(source Source) watchv1.SourceStatus {
-	state := watchv1.SourceStatus{Key: source.Key, State: watchv1.Pending}
+func (in Input) source(asked keystate.Asked) watchv1.SourceStatus {
+	state := watchv1.SourceStatus{Key: asked.Key, State: watchv1.Pending}
 	if in.Target == nil {
 		return state
 	}
-	entry := in.Target.Entries.Of(source.Key)
-	asked := keystate.Asked{Key: source.Key, URL: source.URL, SHA256: source.SHA256, Rules: source.Rules}
-	shown := keystate.Object{UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(source.Key)}
+	entry := in.Target.Entries.Of(asked.Key)
+	shown := keystate.Object{UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(asked.Key)}
 	now := keystate.Of(asked, &shown, nil, in.Now)
 	switch value := shown.Value(asked); {
 	case now.State == keystate.Contested:

@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +16,7 @@ import (
 	applymeta "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -53,7 +52,7 @@ type Plan struct {
 	// Now is the value of curl-now.
 	Now string
 	// Sources are sorted by key.
-	Sources []Source
+	Sources []keystate.Asked
 	// Expect has the rules by key, shared with the Watcher.
 	Expect map[string][]watchv1.Rule
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
@@ -97,18 +96,6 @@ type Sidecar struct {
 	Container *corev1.Container
 	// Volume is added to the pod with it (nil if there is none).
 	Volume *corev1.Volume
-}
-
-// Source is a requested URL.
-type Source struct {
-	// Key of the ConfigMap.
-	Key string
-	// URL in canonical form.
-	URL string
-	// SHA256 is the required digest of the body (empty: any).
-	SHA256 string
-	// Rules is the digest of the rules and the selection (empty: none).
-	Rules string
 }
 
 // Problem is a problem that only an edit solves.
@@ -190,12 +177,10 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 			p.Expect[s.Key] = s.Expect
 		}
 	}
-	p.Sources = make([]Source, len(request.Pairs))
-	for i, pair := range request.Pairs { // copies, because substrings would keep the annotations in memory
-		p.Sources[i] = Source{
-			Key: unique.Make(pair.Key).Value(), URL: strings.Clone(pair.URL), SHA256: strings.Clone(request.SHA256[pair.Key]),
-			Rules: request.Rules[pair.Key].Digest(),
-		}
+	request.Suspended = false // a source keeps its state meanwhile
+	p.Sources = make([]keystate.Asked, len(request.Pairs))
+	for i, pair := range request.Pairs {
+		p.Sources[i] = keystate.AskedOf(request, pair)
 	}
 	return nil
 }

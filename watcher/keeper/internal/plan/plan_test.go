@@ -18,6 +18,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
@@ -105,8 +106,9 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
 		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest.String()))
 		Expect(asked).To(HaveLen(4))
-		Expect(p.Sources).To(Equal([]plan.Source{
-			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum}, {Key: "b", URL: "https://b.example.com"},
+		Expect(p.Sources).To(Equal([]keystate.Asked{
+			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum, Refresh: 10 * time.Minute},
+			{Key: "b", URL: "https://b.example.com", Refresh: 10 * time.Minute},
 		}))
 	})
 
@@ -233,7 +235,7 @@ var _ = It("adds the message of the rule that a body does not meet", func() {
 	}}})
 	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
 	s := plan.Compute(plan.Input{
-		Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target: t, Applied: true, Now: time.Now(),
 	})
 	Expect(s.Conditions).To(ContainElement(And(
@@ -247,7 +249,7 @@ var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is 
 			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
 		}}})
 		s := plan.Compute(plan.Input{
-			Plan:   &plan.Plan{Sources: []plan.Source{{Key: "k", URL: url}}},
+			Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}},
 			Target: t, Applied: true, Now: time.Now(),
 		})
 		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
