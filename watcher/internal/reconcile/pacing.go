@@ -26,24 +26,40 @@ import (
 type pacing struct {
 	config Config
 	deps   Deps
-	lines  *process.SampledLog
 
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
 	repairs   memory[pipeline.Key, *pace.Repairs]
 	requests  memory[types.NamespacedName, requestMemo]
-	limiter   removalLimiter
+	removals  removalLimiter
 }
 
 func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
-	return &pacing{
-		config: c, deps: d, lines: lines,
+	p := &pacing{
+		config: c, deps: d,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
 		repairs:   newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
 		requests: newMemory[types.NamespacedName](func(s requestMemo) bool {
 			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
 	}
+	p.removals = removalLimiter{limit: c.MaxRemovals, deps: d, lines: lines, requested: p.requestedRemovals}
+	return p
+}
+
+// limitRemovals drops removals from the plan if there are too many. It returns the time until the next check.
+func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.removals.check(o, of)
+}
+
+// requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
+func (p *pacing) requestedRemovals(o *annotated.Object) []string {
+	if sent := p.requests.entries[o.NamespacedName]; sent.uid == o.UID {
+		return sent.remove
+	}
+	return nil
 }
 
 // coalesceWait returns the time until the next publish for an object is allowed.
@@ -127,8 +143,8 @@ func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
 	next := memoOf(o, of)
 	next.epoch, next.at = p.deps.Index.Epoch(), p.deps.Clock.Now()
 	next.times = p.requests.entries[o.NamespacedName].times + 1
-	if len(of.Remove) > 0 && p.config.MaxRemovals.Keys > 0 {
-		p.limiter.sent = append(p.limiter.sent, removals{o.Namespace, next.at, p.unsent(o)})
+	if len(of.Remove) > 0 {
+		p.removals.record(o)
 	}
 	p.requests.put(o.NamespacedName, next)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 )
@@ -36,6 +37,12 @@ const (
 // removalLimiter stops removals if their number suggests a mistake. It counts them in the objects,
 // so a restarted watcher decides the same.
 type removalLimiter struct {
+	limit MaxRemovals
+	deps  Deps
+	lines *process.SampledLog
+	// requested returns the keys of an object that the writer was asked to remove.
+	requested func(*annotated.Object) []string
+
 	// sent are the removals of the last minute, oldest first.
 	sent []removals
 	// tallies are the counts by namespace, made at countedAt.
@@ -66,22 +73,19 @@ func (t tally) overLimits(limit MaxRemovals) bool {
 	return t.due > 0 && t.removals > limit.Keys && t.exceeds(limit.Percent)
 }
 
-// limitRemovals drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
+// check drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.Duration) {
-	limit := p.config.MaxRemovals
-	if o == nil || limit.Keys == 0 {
+func (l *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+	if o == nil || l.limit.Keys == 0 {
 		return 0
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l, unsent := &p.limiter, p.unsent(o)
+	unsent := l.unsent(o)
 	if unsent == 0 && l.kept == 0 {
 		return 0
 	}
-	if now := p.deps.Clock.Now(); now.Sub(l.countedAt) >= countInterval {
-		p.count(now)
+	if now := l.deps.Clock.Now(); now.Sub(l.countedAt) >= countInterval {
+		l.count(now)
 	}
 	switch {
 	case unsent == 0:
@@ -89,7 +93,7 @@ func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.D
 	case o.SeenAt.After(l.countedAt):
 		of.Remove = nil
 		return countInterval
-	case !l.all && !l.tallies[o.Namespace].overLimits(limit):
+	case !l.all && !l.tallies[o.Namespace].overLimits(l.limit):
 		return 0
 	case !l.all:
 		of.Notices = append(of.Notices, plan.Notice{
@@ -101,18 +105,25 @@ func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.D
 	return removalWindow
 }
 
-// count counts the keys of all objects by namespace. The caller holds the lock.
-func (p *pacing) count(now time.Time) {
-	l, limit, before := &p.limiter, p.config.MaxRemovals, p.limiter
+// record records that the writer is asked to remove the removable keys of an object.
+func (l *removalLimiter) record(o *annotated.Object) {
+	if l.limit.Keys > 0 {
+		l.sent = append(l.sent, removals{o.Namespace, l.deps.Clock.Now(), l.unsent(o)})
+	}
+}
+
+// count counts the keys of all objects by namespace.
+func (l *removalLimiter) count(now time.Time) {
+	before := *l
 	l.sent = slices.DeleteFunc(l.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
 	l.tallies, l.countedAt, l.kept = map[string]tally{}, now, 0
 	for _, s := range l.sent {
 		t := l.tallies[s.namespace]
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	p.deps.Objects.Each(func(o *annotated.Object) {
+	l.deps.Objects.Each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
-		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), p.unsent(o); keys > 0 {
+		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), l.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
 			l.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
 		}
@@ -120,41 +131,41 @@ func (p *pacing) count(now time.Time) {
 	sum, spread := tally{}, 0
 	for namespace, t := range l.tallies {
 		sum = tally{sum.keys + t.keys, sum.removals + t.removals, sum.due + t.due}
-		if t.exceeds(limit.Percent) {
+		if t.exceeds(l.limit.Percent) {
 			spread++
 		}
-		if !t.overLimits(limit) {
+		if !t.overLimits(l.limit) {
 			continue
 		}
 		l.kept += t.due
-		if !before.tallies[namespace].overLimits(limit) {
-			p.lines.Line(zerolog.ErrorLevel, stoppedLine).
+		if !before.tallies[namespace].overLimits(l.limit) {
+			l.lines.Line(zerolog.ErrorLevel, stoppedLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
 	}
-	l.all = spread >= minSpread && spread*100 > len(l.tallies)*limit.Percent && sum.removals > limit.Keys
+	l.all = spread >= minSpread && spread*100 > len(l.tallies)*l.limit.Percent && sum.removals > l.limit.Keys
 	if l.all {
 		l.kept = sum.due
 	}
-	p.deps.Metrics.stoppedRemovals.Set(float64(l.kept))
+	l.deps.Metrics.stoppedRemovals.Set(float64(l.kept))
 	switch {
 	case l.all && !before.all:
-		p.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+		l.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
 	case l.kept == 0 && before.kept > 0:
-		p.deps.Log.Info().Msg("no removals are stopped any more")
+		l.deps.Log.Info().Msg("no removals are stopped any more")
 	}
 }
 
 // unsent returns the number of removable keys that the writer was not asked to remove yet. A key is ours
-// according to managedFields, or to the status without managedFields. The caller holds the lock.
-func (p *pacing) unsent(o *annotated.Object) (keys int) {
-	sent, ok := p.requests.entries[o.NamespacedName]
+// according to managedFields, or to the status without managedFields.
+func (l *removalLimiter) unsent(o *annotated.Object) (keys int) {
+	requested := l.requested(o)
 	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
 		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).HasBody()
-		if ours && (!ok || sent.uid != o.UID || !slices.Contains(sent.remove, key)) {
+		if ours && !slices.Contains(requested, key) {
 			keys++
 		}
 	}
