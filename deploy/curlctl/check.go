@@ -20,6 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -95,7 +96,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	case w != nil && w.ConfigMapName() != name:
 		return []corev1.ConfigMap{compiled(w)}, nil
 	case object == nil:
-		return nil, errorf(exitNotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
+		return nil, errorf(operate.NotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
 	}
 	c.ignoredSecrets(ctx, namespace, name)
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
@@ -127,7 +128,7 @@ func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err erro
 		}
 	}
 	if len(objects)+len(c.found) == 0 {
-		return nil, errorf(exitNotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
+		return nil, errorf(operate.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
 	}
 	return objects, nil
 }
@@ -249,7 +250,7 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 			return printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: cells}
 		}))
 	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
-		return silent(exitFound)
+		return silent(operate.Found)
 	}
 	return err
 }

@@ -10,13 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -54,29 +51,9 @@ func command(program string, now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// Exit codes.
-const (
-	// exitFailed: no other code fits.
-	exitFailed = 1
-	// exitUsage: the command line is wrong.
-	exitUsage = 2
-	// exitNoConnection: NATS or Kubernetes is unavailable.
-	exitNoConnection = 3
-	// exitPermission: the identity may not do this.
-	exitPermission = 4
-	// exitNotFound: the object does not exist.
-	exitNotFound = 5
-	// exitFailedAgain: a replay failed again, was interrupted, or did not end in time.
-	exitFailedAgain = 6
-	// exitFound: doctor, check or setup --dry-run found a problem.
-	exitFound = 7
-	// exitNotConfirmed: the user declined, or there was no terminal to ask.
-	exitNotConfirmed = 8
-)
-
-// errorf returns a printable error with an exit code.
-func errorf(code int, format string, args ...any) error {
-	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: code}
+// errorf returns a printable error with the exit code of a fault.
+func errorf(fault operate.Fault, format string, args ...any) error {
+	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: fault.Exit}
 }
 
 // printable is an error whose text tenants and servers may control.
@@ -95,7 +72,7 @@ func (e printable) Error() string {
 func (e printable) Unwrap() error { return e.error }
 
 // usagef returns an error about the command line.
-func usagef(format string, args ...any) error { return errorf(exitUsage, format, args...) }
+func usagef(format string, args ...any) error { return errorf(operate.Usage, format, args...) }
 
 // notNegative returns an error if the value of a flag is negative.
 func notNegative(flag string, value int) error {
@@ -105,33 +82,14 @@ func notNegative(flag string, value int) error {
 	return nil
 }
 
-// silent returns an exit code without a message.
-func silent(code int) error { return process.ExitError{Code: code, Silent: true} }
+// silent returns the exit code of a fault without a message.
+func silent(fault operate.Fault) error { return process.ExitError{Code: fault.Exit, Silent: true} }
 
 // withCode adds the exit code to an error.
 func withCode(ctx context.Context, err error) error {
-	var exit process.ExitError
-	var denied *operate.PermissionError
-	var kubernetes *operate.ClusterError
-	switch {
-	case err == nil, errors.As(err, &exit):
+	if err == nil || errors.As(err, new(process.ExitError)) {
 		return err
-	case errors.As(context.Cause(ctx), &denied), errors.As(err, &denied):
-		return errorf(exitPermission, "%w", denied)
-	case errors.As(err, &kubernetes) && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
-		return errorf(exitPermission, "%w", kubernetes)
-	case errors.As(err, &kubernetes) && apierrors.IsNotFound(err):
-		return errorf(exitNotFound, "%w", kubernetes)
-	case errors.As(err, &kubernetes):
-		return errorf(exitNoConnection, "cannot reach Kubernetes: %w", kubernetes)
-	case errors.Is(err, operate.ErrNoConnection):
-		return errorf(exitNoConnection, "%w", err)
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return errorf(exitNotFound, "%w (`curlctl setup` creates it)", err)
-	case errors.Is(err, operate.ErrNoConsumer), errors.Is(err, pipeline.ErrNoMessage):
-		return errorf(exitNotFound, "%w", err)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, jetstream.ErrNoStreamResponse):
-		return errorf(exitNoConnection, "NATS does not respond: %w", err)
 	}
-	return errorf(exitFailed, "%w", err)
+	fault, err := operate.FaultOf(context.Cause(ctx), err)
+	return errorf(fault, "%w", err)
 }

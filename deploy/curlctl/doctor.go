@@ -95,7 +95,7 @@ func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 		err = printFindings(out, findings)
 	}
 	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
-		return silent(exitFound)
+		return silent(operate.Found)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -44,7 +45,7 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 		return nil, err
 	}
 	if k.object == nil {
-		return nil, errorf(exitNotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name)
+		return nil, errorf(operate.NotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name)
 	}
 	k.Name = k.object.Name
 	all, _ := status.Parse(k.object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
@@ -78,7 +79,7 @@ func (k *versioned) state(v *v1.Version) string {
 func (k *versioned) find(text string) (string, error) {
 	if n, err := strconv.Atoi(text); err == nil && len(text) < 4 {
 		if n < 1 || n > len(k.versions) {
-			return "", errorf(exitNotFound, "key %s has %s in the history: version %d not found", k.Key.Key,
+			return "", errorf(operate.NotFound, "key %s has %s in the history: version %d not found", k.Key.Key,
 				printer.Plural(len(k.versions), "version"), n)
 		}
 		return k.versions[n-1].GetSha256(), nil
@@ -88,7 +89,8 @@ func (k *versioned) find(text string) (string, error) {
 			return v.GetSha256(), nil
 		}
 	}
-	return "", errorf(exitNotFound, "no version of key %s has a digest that begins with %s: not found", k.Key.Key, text)
+	return "", errorf(operate.NotFound, "no version of key %s has a digest that begins with %s: not found",
+		k.Key.Key, text)
 }
 
 // former returns the digest of the newest version that the key had before the one that it holds.
@@ -99,7 +101,7 @@ func (k *versioned) former() (string, error) {
 			return v.GetSha256(), nil
 		}
 	}
-	return "", errorf(exitNotFound, "the history has no earlier version of key %s: not found", k.Key.Key)
+	return "", errorf(operate.NotFound, "the history has no earlier version of key %s: not found", k.Key.Key)
 }
 
 func historyCommand(o *options) *cobra.Command {
@@ -163,7 +165,7 @@ func printDiff(ctx context.Context, s *session, k *versioned, from, to string) e
 	for i, digest := range []string{from, to} {
 		var err error
 		if bodies[i], err = s.Client.Body(ctx, k.Namespace, digest); err != nil {
-			return errorf(exitNotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
+			return errorf(operate.NotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
 		}
 	}
 	s.Out.Textf("%s", printer.Difference(bodies[0], bodies[1],
@@ -225,7 +227,7 @@ func acceptCommand(o *options) *cobra.Command {
 		"Pins a key to the content that UpdateAvailable reported.",
 		func(k *versioned, _ *pinning) (string, error) {
 			if k.entry.Available == "" {
-				return "", errorf(exitNotFound, "no content of key %s waits for approval: not found", k.Key.Key)
+				return "", errorf(operate.NotFound, "no content of key %s waits for approval: not found", k.Key.Key)
 			}
 			return k.entry.Available, nil
 		})
@@ -278,7 +280,7 @@ func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest st
 	for {
 		object, _, err := s.Cluster().Object(ctx, k.Namespace, k.Name)
 		if err != nil || object == nil {
-			return cmp.Or(err, errorf(exitNotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name))
+			return cmp.Or(err, errorf(operate.NotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name))
 		}
 		all, _ := status.Parse(object.Annotations[annotation.StatusKey])
 		if entry := all.Keys[k.Key.Key]; entry.SHA256 == digest && !entry.Failing() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -197,7 +198,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 		return err
 	}
 	if !view.Known() {
-		return errorf(exitNotFound, "ConfigMap %s/%s: not found", namespace, name)
+		return errorf(operate.NotFound, "ConfigMap %s/%s: not found", namespace, name)
 	}
 	if s.Out.ForPrograms() {
 		return s.Out.Object("configmap/"+view.ConfigMap, view)

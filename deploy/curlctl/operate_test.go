@@ -2,9 +2,11 @@ package curlctl_test
 
 import (
 	"context"
+	"io"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -133,3 +135,20 @@ var _ = Describe("Dead letters", func() {
 		Expect(client.DeadLetter(ctx, 1)).Error().To(MatchError(jetstream.ErrStreamNotFound))
 	})
 })
+
+var _ = DescribeTable("An error has one exit code and one HTTP status, such as",
+	func(cause, err error, fault operate.Fault, text string) {
+		got, explained := operate.FaultOf(cause, err)
+		Expect(got).To(Equal(fault))
+		Expect(explained).To(MatchError(text))
+	},
+	Entry("a request that NATS does not answer", nil, nats.ErrTimeout, operate.NoConnection,
+		"NATS does not respond: nats: timeout"),
+	Entry("a missing stream", nil, jetstream.ErrStreamNotFound, operate.NotSetUp,
+		"nats: API error: code=404 err_code=10059 description=stream not found (`curlctl setup` creates it)"),
+	Entry("a missing failure", nil, pipeline.ErrNoMessage, operate.NotFound, pipeline.ErrNoMessage.Error()),
+	Entry("a denied request, whatever it returned",
+		&operate.PermissionError{Operation: "publish to", Subject: "a"}, nats.ErrTimeout, operate.NotPermitted,
+		"this NATS user may not publish to a: use another identity (--context or --nats-creds), or ask for that permission"),
+	Entry("any other", nil, io.EOF, operate.Failed, "EOF"),
+)

@@ -214,7 +214,7 @@ const confirmAbove = 100
 // Confirm asks a question. Without a terminal the answer is no.
 func (s *session) Confirm(question string, args ...any) error {
 	if !printer.Terminal(s.cmd.InOrStdin()) {
-		return errorf(exitNotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
+		return errorf(operate.NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
 	}
 	s.Aside.Textf(question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
@@ -224,5 +224,5 @@ func (s *session) Confirm(question string, args ...any) error {
 			return nil
 		}
 	}
-	return errorf(exitNotConfirmed, "nothing was done: not confirmed")
+	return errorf(operate.NotConfirmed, "nothing was done: not confirmed")
 }

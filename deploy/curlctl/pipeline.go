@@ -117,7 +117,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return nil
 	}
 	if dryRun {
-		return silent(exitFound)
+		return silent(operate.Found)
 	}
 	topology.OnHistoryRejected = noHistory(s)
 	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {

@@ -64,7 +64,7 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 	}
 	listener, err := net.Listen("tcp", h.listen)
 	if err != nil {
-		return errorf(exitFailed, "--hooks-listen: %w", err)
+		return errorf(operate.Failed, "--hooks-listen: %w", err)
 	}
 	s.Out.Linef("Serving %d hooks at http://%s/hooks/", len(all), listener.Addr())
 	group, ctx := errgroup.WithContext(ctx)

@@ -9,12 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // visit is a request of a person.
@@ -93,28 +89,22 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 
 // problemOf returns the status and the text for an error.
 func (s *Server) problemOf(err error, since time.Time) *problem {
-	var known *problem
-	var forbids *operate.PermissionError
-	switch denied := s.deps.Conn.Denials.Since(since); {
-	case errors.As(err, &known):
+	if known, ok := errors.AsType[*problem](err); ok {
 		return known
-	case errors.As(err, &forbids), denied != nil:
-		if forbids == nil {
-			forbids = denied
-		}
-		text := forbids.Error()
-		return &problem{http.StatusForbidden, strings.ToUpper(text[:1]) + text[1:] + "."}
-	case !s.deps.Conn.Conn.IsConnected():
-		return &problem{http.StatusServiceUnavailable, "Lost the connection to NATS, reconnecting."}
-	case errors.Is(err, pipeline.ErrNoMessage):
-		return &problem{http.StatusNotFound, err.Error()}
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, operate.ErrNoConsumer):
-		return &problem{http.StatusServiceUnavailable, err.Error() + " (`curlctl setup` creates it)"}
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
-		errors.Is(err, jetstream.ErrNoStreamResponse):
-		return &problem{http.StatusServiceUnavailable, "NATS does not respond: " + err.Error()}
 	}
-	return &problem{http.StatusBadGateway, err.Error()}
+	var cause error
+	if denied := s.deps.Conn.Denials.Since(since); denied != nil {
+		cause = denied
+	}
+	fault, err := operate.FaultOf(cause, err)
+	text := err.Error()
+	switch {
+	case fault == operate.NotPermitted:
+		text = strings.ToUpper(text[:1]) + text[1:] + "."
+	case !s.deps.Conn.Conn.IsConnected():
+		fault, text = operate.NoConnection, "Lost the connection to NATS, reconnecting."
+	}
+	return &problem{fault.Status, text}
 }
 
 // navigation returns the pages of the menu. Each has a keyboard shortcut: g, then its Key.
