@@ -59,9 +59,3 @@ var _ = Describe("A fetched value", func() {
 		i.Load(ctx, "fifty", 50).ShouldEnd(ctx, 2*time.Minute)
 	})
 })
-
-var _ = Describe("A key in a ConfigMap", func() {
-})
-
-var _ = Describe("An Event about", func() {
-})

@@ -160,10 +160,10 @@ func (r *Release) helm(ctx context.Context, stdin io.Reader, args ...string) {
 // reportLines is the number of lines of each log that a failed spec prints.
 const reportLines = 60
 
-// Log returns the log of a pod, or of its previous run if before is set.
-func (r *Release) Log(ctx context.Context, pod corev1.Pod, before bool) string {
+// Log returns the log of a pod.
+func (r *Release) Log(ctx context.Context, pod corev1.Pod) string {
 	GinkgoHelper()
-	return suitetest.Must(log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{Previous: before}))
+	return suitetest.Must(log(ctx, r.Cluster.Client, pod, corev1.PodLogOptions{}))
 }
 
 func log(ctx context.Context, client kubernetes.Interface, pod corev1.Pod, options corev1.PodLogOptions) (string,

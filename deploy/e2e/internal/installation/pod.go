@@ -11,7 +11,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -79,45 +78,12 @@ func ready(pod corev1.Pod) bool {
 	})
 }
 
-// Scale sets the number of pods of a component, like kubectl scale.
-func (r *Release) Scale(ctx context.Context, component string, n int) {
-	GinkgoHelper()
-	suitetest.Must(r.Cluster.Client.AppsV1().Deployments(r.Namespace).
-		UpdateScale(ctx, r.Object(component), &autoscalingv1.Scale{
-			ObjectMeta: metav1.ObjectMeta{Name: r.Object(component), Namespace: r.Namespace},
-			Spec:       autoscalingv1.ScaleSpec{Replicas: int32(n)},
-		}, metav1.UpdateOptions{}))
-}
-
 // Kill deletes a pod without a grace period.
 func (r *Release) Kill(ctx context.Context, pod corev1.Pod) {
 	GinkgoHelper()
-	r.remove(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
-}
-
-// Stop deletes a pod with its grace period, like a node drain.
-func (r *Release) Stop(ctx context.Context, pod corev1.Pod) {
-	GinkgoHelper()
-	r.remove(ctx, pod, metav1.DeleteOptions{})
-}
-
-func (r *Release) remove(ctx context.Context, pod corev1.Pod, how metav1.DeleteOptions) {
-	GinkgoHelper()
-	how.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	Expect(r.Cluster.Client.CoreV1().Pods(r.Namespace).Delete(ctx, pod.Name, how)).To(Succeed())
-}
-
-// EventuallyReplaced waits until the old pod is gone and a component has exactly n pods, all ready.
-func (r *Release) EventuallyReplaced(ctx context.Context, component string, n int, old corev1.Pod) {
-	GinkgoHelper()
-	Eventually(ctx, func(g Gomega) {
-		pods, err := r.pods(ctx, component)
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, pod := range pods {
-			g.Expect(pod.UID).NotTo(Equal(old.UID), "%s still exists", pod.Name)
-		}
-	}).WithTimeout(readyTimeout).WithPolling(podPolling).Should(Succeed())
-	r.EventuallyRuns(ctx, component, n)
+	Expect(r.Cluster.Client.CoreV1().Pods(r.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+	})).To(Succeed())
 }
 
 // Metrics reads the metrics of a pod through the API server.
