@@ -126,31 +126,6 @@ func (m muted) Read(p []byte) (n int, err error) {
 	}
 }
 
-var _ = Describe("Two watchers", func() {
-	It("publish each want once if both are active", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		one, two := w.watch(), w.watch()
-		one.awaitReady()
-		two.awaitReady()
-		name := func(n int) string { return fmt.Sprint("cm-", n) }
-		const count = 30
-		for times, do := range []func(n int){
-			func(n int) { w.create(ctx, name(n), "k=example.com/1") },
-			func(n int) { w.ask(ctx, name(n), "k=example.com/2") },
-			func(n int) { w.delete(ctx, name(n)) },
-		} {
-			for n := range count {
-				do(n)
-			}
-			for n := range count {
-				Eventually(w.url(ctx, w.key(name(n), "k"))).Should(
-					Equal([]string{"https://example.com/1", "https://example.com/2", ""}[times]))
-			}
-			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeEquivalentTo(count * (times + 1)))
-		}
-	})
-})
-
 // answer waits for the want of a key and acts like the writer: one patch with value and status.
 func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
 	GinkgoHelper()

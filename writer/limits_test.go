@@ -63,20 +63,6 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
 	)
 
-	It("gets values and an Event once the budget has partly refilled", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.config.Writes = budget.Config{Burst: 1, Refill: 5 * time.Second}
-		w.start()
-		w.apply(w.content(w.want(w.create(asking("first", "mydata="+url)), "mydata", url), "body"))
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "body"))
-		Eventually(func() map[string]string {
-			w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
-			return w.get("cm").Data
-		}).Should(HaveKeyWithValue("mydata", "body"))
-		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed:"), HavePrefix("Normal Recovered:")))
-	})
-
 	It("has Events dropped, counted and logged once, but its status is written", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}

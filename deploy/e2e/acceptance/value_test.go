@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/process"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -198,37 +200,40 @@ const (
 )
 
 var _ = Describe("A tool that applies a manifest again and again", func() {
-	DescribeTable("removes a fetched value, which is fetched again, with", func(ctx SpecContext, r request) {
+	It("removes a fetched value, which is fetched again, or keeps it", func(ctx SpecContext) {
 		w := env.World(ctx, world.Options{})
-		page, cm := w.Fill(ctx, "applied", "fetched")
-		r.send(ctx, w, cm)
-		cm.EventuallyHasEvents(ctx, "Drifted")
-		cm.EventuallyHasData(ctx, "mydata", "fetched")
-		Expect(page.Hits()).To(Equal(2))
-	},
-		Entry("data: without keys", request{applied, `{"data":null}`}),
-		Entry("mydata: null", request{applied, `{"data":{"mydata":null}}`}),
-		Entry("a PUT (kubectl replace, a forced Helm upgrade, Replace=true)", request{}),
-		Entry("Terraform, without ignore_changes", request{terraform, `[{"op":"remove","path":"/data/mydata"},` +
-			`{"op":"remove","path":"/metadata/annotations/x-kv8s.io~1curl-status"}]`}),
-	)
-
-	DescribeTable("keeps a fetched value, with", func(ctx SpecContext, r request) {
-		w := env.World(ctx, world.Options{})
-		page, cm := w.Fill(ctx, "applied", "fetched")
-		r.send(ctx, w, cm)
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "fetched"}))
-		Expect(cm.Reasons(ctx)).To(BeEmpty())
-		Expect(page.Hits()).To(Equal(1))
-	},
-		Entry("data left out", request{applied, `{"metadata":{"labels":{"version":"2"}}}`}),
-		Entry("data left out, by server-side apply", request{
-			types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"version":"2"}}}`,
-		}),
-		Entry("Terraform and ignore_changes", request{terraform, `[{"op":"add","path":"/metadata/labels",` +
-			`"value":{"version":"2"}}]`}),
-	)
+		for name, t := range map[string]struct {
+			removes bool
+			request
+		}{
+			"data-without-keys": {true, request{applied, `{"data":null}`}},
+			"mydata-null":       {true, request{applied, `{"data":{"mydata":null}}`}},
+			"put":               {true, request{}}, // kubectl replace, a forced Helm upgrade, Replace=true
+			"terraform": {true, request{terraform, `[{"op":"remove","path":"/data/mydata"},` +
+				`{"op":"remove","path":"/metadata/annotations/x-kv8s.io~1curl-status"}]`}},
+			"data-left-out": {false, request{applied, `{"metadata":{"labels":{"version":"2"}}}`}},
+			"data-left-out-by-server-side-apply": {false, request{
+				types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"version":"2"}}}`,
+			}},
+			"terraform-and-ignore-changes": {false, request{terraform, `[{"op":"add","path":"/metadata/labels",` +
+				`"value":{"version":"2"}}]`}},
+		} {
+			page, cm := w.Fill(ctx, name, "fetched")
+			t.send(ctx, w, cm)
+			if t.removes {
+				cm.EventuallyHasEvents(ctx, "Drifted")
+			}
+			cm.EventuallyHasData(ctx, "mydata", "fetched")
+			w.EventuallyQuiet(ctx)
+			Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "fetched"}), name)
+			if t.removes {
+				Expect(page.Hits()).To(Equal(2), name)
+			} else {
+				Expect(page.Hits()).To(Equal(1), name)
+				cm.HasEvents(ctx)
+			}
+		}
+	})
 
 	// deploy/docs/gitops.md promises this to those with another value in Git.
 	It("conflicts by server-side apply with another value of a fetched key", func(ctx SpecContext) {
@@ -294,5 +299,65 @@ var _ = Describe("A hook", func() {
 		AddReportEntry("from the hook to the data", time.Since(began).String())
 		w.EventuallyQuiet(ctx)
 		Expect(page.Hits()).To(BeNumerically("<=", 3), "one more if a window of 10 s ends in between")
+	})
+})
+
+// run starts one of our programs and stops it at the end of the spec.
+func run(name string, environment []string, args ...string) *process.Process {
+	GinkgoHelper()
+	p := suitetest.Must(process.Start(process.Program{Name: name, Path: env.Program(name), Args: args, Env: environment}))
+	DeferCleanup(func() {
+		if p.Running() {
+			Expect(p.Kill()).To(Succeed())
+		}
+		if CurrentSpecReport().Failed() {
+			AddReportEntry("log of "+name, ReportEntryVisibilityFailureOrVerbose, p.Log.String())
+		}
+	})
+	return p
+}
+
+var _ = Describe("A service that starts before the API server", func() {
+	It("waits for it, with few log lines", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{Without: world.Services()})
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(os.WriteFile(kubeconfig, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"c",
+			"clusters":[{"name":"c","cluster":{"server":"http://`+env.FreeAddress()+`"}}],
+			"contexts":[{"name":"c","context":{"cluster":"c"}}]}`), 0o600)).To(Succeed())
+		for _, name := range []string{world.Watcher, world.Writer} {
+			s := w.Launch(ctx, name, "--kubeconfig="+kubeconfig)
+			Eventually(func() error { return s.Ready(ctx) }).Should(MatchError(ContainSubstring("not ready")))
+			Consistently(s.Running).WithTimeout(aWhile).Should(BeTrue())
+			Expect(s.Log.Count()).To(BeNumerically("<", 20))
+			s.ShouldStop(ctx)
+		}
+		w.Unfinished()
+	})
+})
+
+var _ = Describe("kubectl", func() {
+	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		tools := GinkgoT().TempDir()
+		for name, path := range map[string]string{
+			"kubectl": world.Kubectl(), "kubectl-curl_me_that": w.Program("curlctl"),
+			"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
+		} {
+			Expect(os.Symlink(suitetest.Must(filepath.Abs(path)), filepath.Join(tools, name))).To(Succeed())
+		}
+		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).
+			EventuallyHasEvents(ctx, "BadStatus")
+		for command, said := range map[string]string{
+			"curl-me-that status $NAMESPACE/failing":   "gave up",
+			"curl-me-that --help":                      "kubectl curl-me-that [command]",
+			"__complete curl-me-that failures show ''": "1\tBadStatus " + w.Namespace + "/failing",
+		} {
+			shell := exec.CommandContext(ctx, "sh", "-c", "kubectl "+command+" 2>/dev/null")
+			shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "NAMESPACE="+w.Namespace,
+				"KUBECONFIG="+w.Cluster.Kubeconfig, "CURLMETHAT_NATS_URL="+w.Broker())
+			out, err := shell.Output()
+			Expect(err).NotTo(HaveOccurred(), command)
+			Expect(string(out)).To(ContainSubstring(said), command)
+		}
 	})
 })

@@ -2,15 +2,25 @@ package get_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
@@ -328,5 +338,361 @@ var _ = Describe("a redirect", func() {
 		Expect(err.Class).To(Equal(tooManyRedirects))
 		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))
+	})
+})
+
+const login = "login.example.com"
+
+// secureServer serves a name over TLS and asks for client certificates if it has authorities for them.
+func secureServer(ca *authority, name string, clients *x509.CertPool, handler http.HandlerFunc) (port int) {
+	GinkgoHelper()
+	server := httptest.NewUnstartedServer(handler)
+	server.TLS = &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(name, time.Now().Add(time.Hour))},
+		ClientCAs: clients,
+	}
+	if clients != nil {
+		server.TLS.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	server.StartTLS()
+	DeferCleanup(server.Close)
+	return server.Listener.Addr().(*net.TCPAddr).Port
+}
+
+// pemOf returns a certificate and its key.
+func pemOf(c tls.Certificate) (certificate, key string) {
+	GinkgoHelper()
+	der := must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// testClock advances only on request.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+var _ = Describe("a token of OAuth 2.0", func() {
+	var (
+		ca       *authority
+		cfg      get.Config
+		clock    *testClock
+		seen     *recorder
+		asked    atomic.Int32
+		answer   atomic.Pointer[http.HandlerFunc]
+		accepted atomic.Pointer[string]
+		password atomic.Pointer[string]
+		request  get.Request
+		entry    string
+	)
+	give := func(handler http.HandlerFunc) { answer.Store(&handler) }
+	// grant returns token-1, token-2 and so on.
+	grant := func(expires int) {
+		give(func(w http.ResponseWriter, r *http.Request) {
+			n := asked.Add(1)
+			id, secret, _ := r.BasicAuth()
+			if r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read" || id != "me" ||
+				secret != *password.Load() {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"access_token":"token-%d","token_type":"bearer","expires_in":%d}`, n, expires)
+		})
+	}
+
+	BeforeEach(func() {
+		ca, cfg, clock, seen = newAuthority(), get.Defaults(), &testClock{at: time.Now()}, &recorder{}
+		asked.Store(0)
+		accepted.Store(nil)
+		password.Store(new("s3cr3t"))
+		port := secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			if good := accepted.Load(); good != nil && r.Header.Get("Authorization") != "Bearer "+*good {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			_, _ = io.WriteString(w, "hello")
+		})
+		loginPort := secureServer(ca, login, nil, func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) })
+		request = get.Request{URL: "https://" + hostPort(host, port) + "/", Namespace: "team-a"}
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		secret := writeFile("api-secret", "s3cr3t\n")
+		entry = fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], oauth2: {tokenURL: \"https://%s/token\", "+
+			"clientID: me, clientSecretFile: api-secret, scopes: [read]}}\n",
+			host, port, hostPort(login, loginPort))
+		cfg.HeaderFile = filepath.Join(filepath.Dir(secret), "headers.yaml")
+		replace(cfg.HeaderFile, entry)
+	})
+	newTokenClient := func() *get.Client { return newClient(cfg, newGate(egress.Config{}), get.Deps{Now: clock.Now}) }
+	It("is fetched once for all requests that wait for it", func(ctx SpecContext) {
+		grant(3600)
+		client := newTokenClient()
+		together(ctx, client, 20, request)
+		Expect(asked.Load()).To(BeEquivalentTo(1))
+		Expect(seen.authorizations()).To(HaveLen(20))
+		Expect(seen.authorizations()).To(HaveEach("Bearer token-1"))
+	})
+
+	It("is renewed a minute before it expires, while requests use the old one", func(ctx SpecContext) {
+		grant(600)
+		client := newTokenClient()
+		do := func() {
+			GinkgoHelper()
+			Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
+		}
+		do()
+		clock.advance(8*time.Minute + 58*time.Second)
+		do()
+		Expect(asked.Load()).To(BeEquivalentTo(1))
+		clock.advance(3 * time.Second)
+		do()
+		Eventually(func() string { do(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
+		Expect(asked.Load()).To(BeEquivalentTo(2))
+		By("using the token until it expires if the token URL fails")
+		give(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		clock.advance(9*time.Minute + 30*time.Second)
+		do()
+		clock.advance(time.Minute)
+		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+	})
+
+	It("is renewed once after a 401, under load, without a failed fetch", func(ctx SpecContext) {
+		grant(3600)
+		client := newTokenClient()
+		accepted.Store(new("token-1"))
+		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
+		clock.advance(time.Minute)
+		accepted.Store(new("token-2"))
+		together(ctx, client, 20, request)
+		Expect(asked.Load()).To(BeEquivalentTo(2))
+		By("not renewing it again if the new one is refused, too")
+		accepted.Store(new("none"))
+		err := errorOf(client.Do(ctx, request))
+		Expect(err.StatusCode).To(Equal(http.StatusUnauthorized))
+		Expect(err.Credential).To(Equal("entry 1 of the header file"))
+		Expect(asked.Load()).To(BeEquivalentTo(2))
+	})
+
+	It("is renewed with a client secret that was rotated, under load, without a failed fetch", func(ctx SpecContext) {
+		grant(600)
+		client, reload := newReloading(cfg, get.Deps{Now: clock.Now})
+		load := func() { together(ctx, client, 20, request) }
+		load()
+		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
+		password.Store(new("rotated"))
+		Expect(reload()).To(Succeed())
+		clock.advance(9*time.Minute + 30*time.Second)
+		Eventually(func() string { load(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
+	})
+
+	It("is not requested from the target of a redirect", func(ctx SpecContext) {
+		leaked := &recorder{}
+		target := secureServer(ca, host, nil, func(_ http.ResponseWriter, r *http.Request) { leaked.note(r) })
+		give(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://"+hostPort(host, target)+"/", http.StatusTemporaryRedirect)
+		})
+		Expect(errorOf(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(leaked.requests()).To(BeEmpty())
+	})
+
+	DescribeTable("is not accepted from a token URL that",
+		func(ctx SpecContext, status int, body string) {
+			give(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, body)
+			})
+			err := errorOf(newTokenClient().Do(ctx, request))
+			Expect(err.Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+			Expect(err.Credential).To(Equal(login))
+			Expect(err).To(MatchError("login.example.com gave no token for data.example.com"))
+			Expect(seen.authorizations()).To(BeEmpty())
+		},
+		Entry("fails", 500, secret),
+		Entry("denies", 401, `{"error":"`+secret+`"}`),
+		Entry("sends no JSON", 200, secret),
+		Entry("sends no token", 200, `{}`),
+		Entry("sends another type of token", 200, `{"access_token":"a","token_type":"mac"}`),
+		Entry("sends a token with a line break", 200, `{"access_token":"a\r\nX-Evil: b","token_type":"bearer"}`),
+		Entry("sends a token that has expired", 200, `{"access_token":"a","token_type":"bearer","expires_in":-1}`),
+		Entry("sends a token without end", 200, `{"token_type":"bearer","access_token":"`+strings.Repeat("a", 1<<21)),
+	)
+
+	It("is awaited no longer than the GET may take", func(ctx SpecContext) {
+		release := make(chan struct{})
+		DeferCleanup(func() { close(release) })
+		give(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		})
+		start := time.Now()
+		Expect(errorOf(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
+	})
+
+	It("is not requested if the policy denies the token URL", func(ctx SpecContext) {
+		grant(3600)
+		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{login}}), get.Deps{Now: clock.Now})
+		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
+		Expect(asked.Load()).To(BeZero())
+	})
+})
+
+var _ = Describe("the files of an entry", func() {
+	var (
+		private *authority
+		cfg     get.Config
+		dir     string
+		port    int
+		seen    *recorder
+	)
+	// names returns path, token and client certificate of each request.
+	names := func() (all []string) {
+		for _, r := range seen.requests() {
+			name := r.Header.Get("Authorization")
+			if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+				name += r.TLS.PeerCertificates[0].DNSNames[0]
+			}
+			all = append(all, r.URL.Path+" "+name)
+		}
+		return all
+	}
+	put := func(name, content string) { replace(filepath.Join(dir, name), content) }
+	certify := func(name string) {
+		certificate, key := pemOf(private.issue(name, time.Now().Add(time.Hour)))
+		put("client.key", key)
+		put("client.crt", certificate)
+	}
+	BeforeEach(func() {
+		private, cfg, seen = newAuthority(), get.Defaults(), &recorder{}
+		cfg.HeaderFile = writeFile("headers.yaml", "[]")
+		dir = filepath.Dir(cfg.HeaderFile)
+		port = secureServer(private, host, private.pool(), func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			redirectOr("hello", http.StatusOK)(w, r)
+		})
+		put("ca.crt", private.pem())
+	})
+	in := func(namespace, path string) get.Request {
+		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
+	}
+	do := func(ctx context.Context, client *get.Client, r get.Request) {
+		GinkgoHelper()
+		Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
+	}
+
+	It("hold a client certificate and authorities for the namespaces and paths of the entry only", func(ctx SpecContext) {
+		certify("team-a")
+		put("headers.yaml", fmt.Sprintf("- {host: %[1]s, ports: [%[2]d], namespaces: [team-a], pathPrefix: /v1, "+
+			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n"+
+			"- {host: %[1]s, ports: [%[2]d], namespaces: [\"*\"], caFile: ca.crt}\n", host, port))
+		client, reload := newReloading(cfg, get.Deps{})
+		do(ctx, client, in("team-a", "/v1"))
+		do(ctx, client, in("team-b", "/v1"))
+		do(ctx, client, in("team-a", "/v2"))
+		do(ctx, client, in("team-a", "/v1?to=/v2"))
+		Expect(names()).To(Equal([]string{"/v1 team-a", "/v1 ", "/v2 ", "/v1 team-a", "/v2 "}))
+		By("trusting the authorities nowhere else")
+		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], caFile: ca.crt}\n", host, port))
+		Expect(reload()).To(Succeed())
+		do(ctx, client, in("team-a", "/"))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(tlsFailed))
+	})
+
+	It("are read again when they change, under load, without a failed fetch", func(ctx SpecContext) {
+		certify("one")
+		put("token", "one\n")
+		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, "+
+			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n", host, port))
+		client, reload := newReloading(cfg, get.Deps{})
+		loading, stop := context.WithCancel(ctx)
+		var group errgroup.Group
+		for range 4 {
+			group.Go(func() error {
+				for loading.Err() == nil {
+					if _, err := client.Do(ctx, in("team-a", "/")); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		last := func() string { all := names(); return all[max(0, len(all)-1)] }
+		Eventually(seen.requests).ShouldNot(BeEmpty())
+		Expect(last()).To(Equal("/ Bearer oneone"))
+		certificate, key := pemOf(private.issue("two", time.Now().Add(time.Hour)))
+		put("client.key", key) // without its certificate, so the last pair stays in use
+		put("token", "two\n")
+		_ = reload()
+		Eventually(last).Should(Equal("/ Bearer twoone"))
+		put("client.crt", certificate)
+		_ = reload()
+		Eventually(last).Should(Equal("/ Bearer twotwo"))
+		stop()
+		Expect(group.Wait()).To(Succeed())
+	})
+
+	It("may appear after the header file", func() {
+		_, reload := newReloading(cfg, get.Deps{})
+		put("headers.yaml", "- {host: a.example.com, namespaces: [team-a], bearerFile: token}\n")
+		Expect(reload()).To(MatchError(ContainSubstring("entry 1: bearerFile: no such file or directory")))
+		put("token", "one")
+		Expect(reload()).To(Succeed())
+	})
+
+	It("are read again after a 401", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			if r.Header.Get("Authorization") != "Bearer two" {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		})
+		put("token", "one")
+		put("headers.yaml",
+			fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, schemes: [http]}\n", host, port))
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		put("token", "two")
+		do(ctx, client, get.Request{URL: urlOf(port, "/"), Namespace: "team-a"})
+		Expect(names()).To(Equal([]string{"/ Bearer one", "/ Bearer two"}))
+	})
+})
+
+var _ = Describe("a 401 or 403", func() {
+	It("says which credential was sent", func(ctx SpecContext) {
+		port := serveHTTP(redirectOr("", http.StatusForbidden))
+		cfg := shortLimits()
+		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
+			"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
+				"ports: [%d], headers: {X-A: b}}\n", host, port))
+		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		refusal := func(namespace, path string) *get.Error {
+			GinkgoHelper()
+			return errorOf(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
+		}
+		Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
+		Expect(refusal("team-b", "/").Credential).To(BeEmpty())
+		Expect(refusal("team-b", "/").Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL))
+		elsewhere := refusal("team-a", "/?to=http://"+hostPort("other.example.com", port)+"/")
+		Expect(elsewhere.Credential).To(BeEmpty())
+		Expect(elsewhere.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED), "another host refused")
+		Expect(client.Credential("team-a", urlOf(port, "/"))).
+			To(Equal("the credential of entry 2 of the header file is sent"))
+		Expect(client.Credential("team-b", urlOf(port, "/"))).
+			To(Equal("no credential is configured for this URL and namespace"))
 	})
 })
