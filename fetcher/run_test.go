@@ -94,10 +94,10 @@ var _ = Describe("Run", func() {
 		Expect(os.WriteFile(path, []byte("policies: []"), 0o600)).To(Succeed())
 		l := newLab(func(c *fetcher.Config) { c.Egress.AllowCIDRs, c.PolicyFile = nil, path })
 		l.want("cm", "/ok")
-		Eventually(l.value(`curlmethat_fetcher_gets_total{result="AddressDenied"}`)).Should(BeEquivalentTo(1))
+		Eventually(l.value(`curlmethat_fetcher_gets_total{outcome="AddressDenied"}`)).Should(BeEquivalentTo(1))
 		policy := "policies: [{namespaces: [default], allow-cidr: [127.0.0.0/8]}]"
 		Expect(os.WriteFile(path, []byte(policy), 0o600)).To(Succeed())
-		Eventually(l.value(`curlmethat_fetcher_gets_total{result="ok"}`)).WithTimeout(20 * time.Second).
+		Eventually(l.value(`curlmethat_fetcher_gets_total{outcome="ok"}`)).WithTimeout(20 * time.Second).
 			Should(BeEquivalentTo(1))
 	})
 
@@ -330,7 +330,7 @@ func moves() []move {
 	}
 	return []move{
 		{do: ask("/ok"), series: []string{
-			own + `messages_total{outcome="content"}`, own + `gets_total{result="ok"}`, own + "body_bytes",
+			own + `messages_total{outcome="content"}`, own + `gets_total{outcome="ok"}`, own + "body_bytes",
 			own + `get_duration_seconds{phase="connect"}`, own + `get_duration_seconds{phase="first_byte"}`,
 			own + `get_duration_seconds{phase="transfer"}`,
 		}},
@@ -338,13 +338,13 @@ func moves() []move {
 			own + `messages_total{outcome="unmodified"}`, own + "staleness_seconds",
 		}},
 		{do: ask("/missing"), series: []string{
-			own + `messages_total{outcome="gave_up"}`, own + `gets_total{result="BadStatus"}`,
+			own + `messages_total{outcome="gave_up"}`, own + `gets_total{outcome="BadStatus"}`,
 			own + `get_duration_seconds{phase="total"}`, own + `dead_letters_total{reason="BadStatus"}`,
 		}},
 		{do: ask("/busy"), series: []string{
 			own + `messages_total{outcome="retry"}`, own + "retries_total", own + `hosts{state="paused"}`,
 		}},
-		{do: ask("http://127.0.0.1:9/"), series: []string{own + `gets_total{result="ConnectFailed"}`}},
+		{do: ask("http://127.0.0.1:9/"), series: []string{own + `gets_total{outcome="ConnectFailed"}`}},
 		{
 			do: ask("/ok", refreshed), series: []string{own + "not_modified_total"},
 			change: func(c *fetcher.Config) { c.Engine.Sharing.Window = 0 },
@@ -354,7 +354,7 @@ func moves() []move {
 			own + `parked_total{cause="host_busy"}`, own + `hosts{state="queued"}`, own + "queued_keys",
 		}},
 		{
-			series: []string{own + `claims_total{result="won"}`}, change: oneSlot,
+			series: []string{own + `claims_total{outcome="won"}`}, change: oneSlot,
 			do: func(l *lab) {
 				hang(l)
 				for i := range 20 {

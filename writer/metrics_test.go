@@ -29,8 +29,8 @@ func moved() []string {
 		own + `results_total{verdict="written"}`, own + `patches_total{outcome="ok"}`,
 		own + `patches_total{outcome="conflict"}`, own + `patches_total{outcome="unavailable"}`,
 		own + "conflicts_exhausted_total", own + `reads_total{kind="metadata"}`,
-		own + `messages_total{disposition="ack"}`, own + `messages_total{disposition="retry"}`,
-		own + `messages_total{disposition="dead_letter"}`, own + `events_emitted_total{reason="BadStatus"}`,
+		own + `messages_total{outcome="ack"}`, own + `messages_total{outcome="retry"}`,
+		own + `messages_total{outcome="dead_letter"}`, own + `events_emitted_total{reason="BadStatus"}`,
 		own + "batch_messages", own + "apply_duration_seconds", own + "result_age_seconds",
 		`rest_client_requests_total{code="200",method="PATCH"}`, `rest_client_request_duration_seconds{method="PATCH"}`,
 	}

@@ -175,7 +175,7 @@ var _ = Describe("A version", func() {
 
 	It("that was fetched with a credential is kept only if the operator says so", func(ctx SpecContext) {
 		w := keep(ctx, func(*world) {}, true)
-		Expect(w.value(own + `versions_total{fate="credential"}`)()).To(BeEquivalentTo(2))
+		Expect(w.value(own + `versions_total{outcome="credential"}`)()).To(BeEquivalentTo(2))
 		Expect(kept(w)()).To(BeZero())
 		Eventually(kept(keep(ctx, func(w *world) { w.config.History.Credentials = true }, true))).Should(BeEquivalentTo(4))
 	})
@@ -183,7 +183,7 @@ var _ = Describe("A version", func() {
 	It("over the share of its namespace is not kept", func(ctx SpecContext) {
 		w := keep(ctx, func(w *world) { w.config.History.Bytes.Burst = 7 }, false)
 		Eventually(kept(w)).Should(BeEquivalentTo(2))
-		Expect(w.value(own + `versions_total{fate="over_share"}`)()).To(BeEquivalentTo(1))
+		Expect(w.value(own + `versions_total{outcome="over_share"}`)()).To(BeEquivalentTo(1))
 	})
 
 	It("has the URL with a mark instead of its query", func(ctx SpecContext) {

@@ -347,7 +347,7 @@ var _ = Describe("With the shipped configuration", func() {
 		}
 		many := w.Create(ctx, "many", world.Asking(strings.Join(pairs, " ")))
 		Eventually(ctx, func() int { return len(many.Get(ctx).Data) }).Should(Equal(len(pairs)))
-		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `result="won"`)).To(BeNumerically(">", 0))
+		Expect(w.Fetcher().Metric(ctx, "curlmethat_fetcher_claims_total", `outcome="won"`)).To(BeNumerically(">", 0))
 
 		By("failing, and storing the failure")
 		broken := w.Origin.Page("/broken").Fails(503)

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// ok is the result of a successful GET.
+	// ok is the outcome of a successful GET.
 	ok = "ok"
 	// full and broker are the causes of a failed attempt to reach the broker.
 	full   = "full"
@@ -54,8 +54,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages handled, by outcome.",
 			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
-		gets: set.Counters("gets_total", "GETs made, by result: ok, or the reason of the failure.",
-			metric.Of("result", append([]string{ok}, failures...)...)),
+		gets: set.Counters("gets_total", "GETs made, by outcome: ok, or the reason of the failure.",
+			metric.Of("outcome", append([]string{ok}, failures...)...)),
 		phases: set.Histograms("get_duration_seconds", "Duration of GETs by phase. The phase total includes failed ones.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, metric.Of("phase", get.Phases()...)),
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
@@ -64,7 +64,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		parked: set.Counters("parked_total", "Attempts parked without a GET, by cause.",
 			metric.Of("cause", slices.Sorted(maps.Keys(waitsFor))...)),
 		claims: set.Counters("claims_total",
-			"Claims of waiting keys, by result: won, or lost to an edit or another fetcher.", metric.Of("result", won, lost)),
+			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.", metric.Of("outcome", won, lost)),
 		retries: set.Counter("retries_total", "Retries scheduled after a failure."),
 		deadLetters: set.Counters("dead_letters_total", "Dead letters published, by reason.",
 			metric.Of("reason", append(failures,

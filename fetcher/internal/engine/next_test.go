@@ -297,7 +297,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	}{
 		{nil, step{outcome: content}, "info fetched"},
 		{nil, step{outcome: recovered}, "info recovered"},
-		{nil, step{outcome: unmodified}, "debug unchanged"},
+		{nil, step{outcome: unmodified}, "debug unmodified"},
 		{nil, retrying, "info fetch failed, retrying in 2s"},
 		{failing, step{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
 		{reported, givingUp, "warn gave up"},

@@ -37,8 +37,8 @@ var logLines = map[outcome]struct {
 }{
 	content:    {zerolog.InfoLevel, "fetched"},
 	recovered:  {zerolog.InfoLevel, "recovered"},
-	unmodified: {zerolog.DebugLevel, "unchanged"},
-	inSync:     {zerolog.DebugLevel, "unchanged"},
+	unmodified: {zerolog.DebugLevel, "unmodified"},
+	inSync:     {zerolog.DebugLevel, "in sync"},
 	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
 	gaveUp:     {zerolog.WarnLevel, "gave up"},
 	parked:     {zerolog.DebugLevel, "parked"},

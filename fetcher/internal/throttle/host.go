@@ -67,29 +67,29 @@ func (t *Throttle) tenant(name, ns string) *tenant {
 }
 
 // forget drops the state of an idle tenant, and then of a namespace and a host without tenants.
-func (n *tenant) forget(now time.Time) {
-	t, h, ns := n.throttle, n.host, n.namespace
-	if n.needs() == 0 && !n.pausedUntil.After(now) && h.tenants[ns.name] == n {
+func (t *tenant) forget(now time.Time) {
+	throttle, h, ns := t.throttle, t.host, t.namespace
+	if t.needs() == 0 && !t.pausedUntil.After(now) && h.tenants[ns.name] == t {
 		delete(h.tenants, ns.name)
-		delete(ns.ready, n)
+		delete(ns.ready, t)
 		if ns.tenants--; ns.tenants == 0 {
-			delete(t.namespaces, ns.name)
+			delete(throttle.namespaces, ns.name)
 		}
 	}
-	if len(h.tenants) == 0 && now.Sub(h.lastPaused) >= rememberFor && t.hosts[h.name] == h {
-		delete(t.hosts, h.name)
+	if len(h.tenants) == 0 && now.Sub(h.lastPaused) >= rememberFor && throttle.hosts[h.name] == h {
+		delete(throttle.hosts, h.name)
 	}
 }
 
 // wake lets the next dispatch consider the queue.
-func (n *tenant) wake() {
-	if len(n.queue) > 0 {
-		n.namespace.ready[n] = struct{}{}
+func (t *tenant) wake() {
+	if len(t.queue) > 0 {
+		t.namespace.ready[t] = struct{}{}
 	}
 }
 
 // needs returns how many slots of the host the namespace could use.
-func (n *tenant) needs() int { return n.used() + n.waiting + len(n.queue) }
+func (t *tenant) needs() int { return t.used() + t.waiting + len(t.queue) }
 
 // limit returns how many slots of the host a namespace may hold. At least one slot is reserved for
 // other namespaces, and as many as they need, up to an equal share for each.

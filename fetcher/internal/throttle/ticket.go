@@ -44,66 +44,66 @@ const (
 )
 
 // count adds to the counts of the tenant, its host and its namespace.
-func (s *Ticket) count(taken, claiming int) {
-	for _, c := range []*counts{&s.tenant.counts, &s.tenant.host.counts, &s.tenant.namespace.counts} {
+func (t *Ticket) count(taken, claiming int) {
+	for _, c := range []*counts{&t.tenant.counts, &t.tenant.host.counts, &t.tenant.namespace.counts} {
 		c.taken += taken
 		c.claiming += claiming
 	}
 }
 
 // take takes a slot of the host, and of the process unless it has one.
-func (s *Ticket) take(now time.Time) {
-	if s.state == claimed {
-		s.count(1, -1)
+func (t *Ticket) take(now time.Time) {
+	if t.state == claimed {
+		t.count(1, -1)
 	} else {
-		s.count(1, 0)
-		s.tenant.throttle.taken++
+		t.count(1, 0)
+		t.tenant.throttle.taken++
 	}
-	s.state, s.began, s.tenant.host.lastTaken = getting, now, now
+	t.state, t.began, t.tenant.host.lastTaken = getting, now, now
 }
 
 // Release returns the slot of the host after the GET. A second call does nothing.
-func (s *Ticket) Release() { s.advance(released) }
+func (t *Ticket) Release() { t.advance(released) }
 
 // End also returns the slot of the process after the outcome is published, because the body uses
 // memory until then. A second call does nothing, nor does a call on nil.
-func (s *Ticket) End() {
-	if s != nil {
-		s.advance(ended)
+func (t *Ticket) End() {
+	if t != nil {
+		t.advance(ended)
 	}
 }
 
-func (s *Ticket) advance(to state) {
-	t, h, now := s.tenant.throttle, s.tenant.host, time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (t *Ticket) advance(to state) {
+	throttle, h, now := t.tenant.throttle, t.tenant.host, time.Now()
+	throttle.mu.Lock()
+	defer throttle.mu.Unlock()
 	switch {
-	case s.state >= to:
+	case t.state >= to:
 		return
-	case s.state < getting:
-		s.count(0, -1)
-	case s.state == getting:
-		s.count(-1, 0)
-		h.mean = average(h.mean, now.Sub(s.began))
+	case t.state < getting:
+		t.count(0, -1)
+	case t.state == getting:
+		t.count(-1, 0)
+		h.mean = average(h.mean, now.Sub(t.began))
 	}
-	if s.state = to; to == ended {
-		t.taken--
+	if t.state = to; to == ended {
+		throttle.taken--
 	}
-	t.settle(s.tenant, now)
+	throttle.settle(t.tenant, now)
 }
 
 // Pause records that the host requested a pause. The caller delays the URL
 // itself. The pause of the whole host is short, doubles with each request, and may get longer for the
 // same namespace than for others.
-func (s *Ticket) Pause(requested time.Duration) {
-	n, h, now := s.tenant, s.tenant.host, time.Now()
-	t := n.throttle
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.hosts) >= maxHosts {
+func (t *Ticket) Pause(requested time.Duration) {
+	n, h, now := t.tenant, t.tenant.host, time.Now()
+	throttle := n.throttle
+	throttle.mu.Lock()
+	defer throttle.mu.Unlock()
+	if len(throttle.hosts) >= maxHosts {
 		return
 	}
-	if !s.began.Before(h.lastPaused) { // concurrent GETs count once
+	if !t.began.Before(h.lastPaused) { // concurrent GETs count once
 		h.pauses++
 	}
 	h.lastPaused = now
@@ -112,27 +112,27 @@ func (s *Ticket) Pause(requested time.Duration) {
 	n.pausedUntil, h.pausedUntil = later(n.pausedUntil, now.Add(own)), later(h.pausedUntil, now.Add(others))
 	for _, wait := range []time.Duration{own, others, rememberFor} {
 		time.AfterFunc(wait, func() {
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			t.settle(n, time.Now())
+			throttle.mu.Lock()
+			defer throttle.mu.Unlock()
+			throttle.settle(n, time.Now())
 		})
 	}
 }
 
 // Resume records a good response, which ends the pause of the host unless the GET began before the
 // last pause.
-func (s *Ticket) Resume() {
-	t, h := s.tenant.throttle, s.tenant.host
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if h.pauses == 0 || s.began.Before(h.lastPaused) {
+func (t *Ticket) Resume() {
+	throttle, h := t.tenant.throttle, t.tenant.host
+	throttle.mu.Lock()
+	defer throttle.mu.Unlock()
+	if h.pauses == 0 || t.began.Before(h.lastPaused) {
 		return
 	}
 	h.pauses, h.lastPaused, h.pausedUntil = 0, time.Time{}, time.Time{}
 	for _, n := range h.tenants {
 		n.pausedUntil = time.Time{}
 	}
-	t.settle(s.tenant, time.Now())
+	throttle.settle(t.tenant, time.Now())
 }
 
 // average adds a duration to a moving average. Zero means none yet.

@@ -76,8 +76,8 @@ func New(every time.Duration, d Deps) *Auditor {
 
 // Run audits until ctx is done. It records findings in the index and enqueues their objects.
 func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
-	for _, r := range a.suspects { // the stream may have lost the messages they wait for
-		r.notBefore = time.Time{}
+	for _, k := range a.suspects { // the stream may have lost the messages they wait for
+		k.notBefore = time.Time{}
 	}
 	pace.Every(ctx, a.deps.Clock, time.Duration(a.interval)/steps, func() {
 		if err := a.Step(ctx, enqueue); err != nil && ctx.Err() == nil {
@@ -107,9 +107,9 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 		}
 	}
 	notLanding := map[pipeline.Key]string{}
-	for key, r := range a.suspects {
-		if r.requests > 1 {
-			notLanding[key] = r.newest
+	for key, k := range a.suspects {
+		if k.requests > 1 {
+			notLanding[key] = k.newest
 		}
 	}
 	a.notLanding.Store(&notLanding)

@@ -125,9 +125,9 @@ func (s *step) ahead(c *candidate) bool {
 func (a *Auditor) choose(s *step) {
 	a.turn++
 	a.lifted = map[refusal]bool{}
-	maps.DeleteFunc(a.suspects, func(key pipeline.Key, r *suspect) bool {
-		if r.requestedAt.After(s.requested[r.refusal]) {
-			s.requested[r.refusal] = r.requestedAt
+	maps.DeleteFunc(a.suspects, func(key pipeline.Key, k *suspect) bool {
+		if k.requestedAt.After(s.requested[k.refusal]) {
+			s.requested[k.refusal] = k.requestedAt
 		}
 		_, found := a.deps.Index.Want(key)
 		return !found

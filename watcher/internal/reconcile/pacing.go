@@ -38,7 +38,7 @@ func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
 	p := &pacing{
 		config: c, deps: d,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
-		repairs:   newMemory[pipeline.Key](func(f *pace.Repairs) bool { return f.Over(d.Clock.Now()) }),
+		repairs:   newMemory[pipeline.Key](func(r *pace.Repairs) bool { return r.Over(d.Clock.Now()) }),
 		requests: newMemory[types.NamespacedName](func(s requestMemo) bool {
 			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
@@ -163,23 +163,23 @@ func (p *pacing) delayRepairs(
 	defer p.mu.Unlock()
 	now := p.deps.Clock.Now()
 	of.Notices = slices.DeleteFunc(of.Notices, func(n plan.Notice) bool {
-		f := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
-		return n.Reason == pipeline.ReasonDrifted && f.Limited(now)
+		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
+		return n.Reason == pipeline.ReasonDrifted && r.Limited(now)
 	})
 	of.Publish = slices.DeleteFunc(of.Publish, func(w plan.Want) bool {
-		f := p.repairs.entries[pipeline.KeyOf(w.Want)]
+		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
 			again = pace.Soonest(again, settling-age)
 			return true
 		}
-		if !isRepair(w) || !f.Limited(now) {
+		if !isRepair(w) || !r.Limited(now) {
 			return false
 		}
-		if !f.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
-			f.Reported = true
+		if !r.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
+			r.Reported = true
 			of.Notices = append(of.Notices, repairBackOff(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
 		}
-		wait := f.Wait(now)
+		wait := r.Wait(now)
 		again = pace.Soonest(again, wait)
 		return wait > 0
 	})
@@ -200,12 +200,12 @@ func (p *pacing) repaired(key pipeline.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.deps.Clock.Now()
-	f := p.repairs.entries[key]
-	if f == nil {
-		f = &pace.Repairs{}
-		p.repairs.put(key, f)
+	r := p.repairs.entries[key]
+	if r == nil {
+		r = &pace.Repairs{}
+		p.repairs.put(key, r)
 	}
-	f.Count(now)
+	r.Count(now)
 }
 
 // isRepair reports whether a want repairs a drifted key, other than by a second look.

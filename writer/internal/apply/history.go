@@ -54,7 +54,7 @@ func newHistory(
 	return h, err
 }
 
-// Fates of a version, as in metric labels.
+// Outcomes of a version, as in metric labels.
 const (
 	versionKept       = "kept"
 	versionFailed     = "failed"

@@ -15,7 +15,7 @@ import (
 
 // Metrics are the metrics of applying results.
 type Metrics struct {
-	// messages counts messages by disposition.
+	// messages counts messages by their disposition.
 	messages *prometheus.CounterVec
 	inFlight prometheus.Gauge
 	// results counts acknowledged results by verdict.
@@ -42,8 +42,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		func() float64 { return MaxMessages })
 	latency := []float64{.002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 	return &Metrics{
-		messages: set.Counters("messages_total", "Messages taken off the queue, by what became of them.",
-			metric.Of("disposition", pipeline.Dispositions()...)),
+		messages: set.Counters("messages_total", "Messages taken off the queue, by outcome.",
+			metric.Of("outcome", pipeline.Dispositions()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
 		results: set.Counters("results_total", "Results acknowledged, by what became of them.",
 			metric.Of("verdict", plan.Verdicts()...)),
@@ -55,8 +55,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		overBudget: set.Counters("over_budget_total",
 			"Patches deferred because their namespace exceeded a budget, by budget.",
 			metric.Of("budget", budget.Writes, budget.WriteBytes)),
-		versions: set.Counters("versions_total", "Bodies for the history, by what became of them.",
-			metric.Of("fate", versionKept, versionFailed, versionOverShare, versionCredential)),
+		versions: set.Counters("versions_total", "Bodies for the history, by outcome.",
+			metric.Of("outcome", versionKept, versionFailed, versionOverShare, versionCredential)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
 			latency),
