@@ -74,6 +74,11 @@ func (e printable) Unwrap() error { return e.error }
 // usagef returns an error about the command line.
 func usagef(format string, args ...any) error { return errorf(operate.Usage, format, args...) }
 
+// notFound returns an error about a ConfigMap that does not exist.
+func notFound(namespace, name string) error {
+	return errorf(operate.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+}
+
 // notNegative returns an error if the value of a flag is negative.
 func notNegative(flag string, value int) error {
 	if value < 0 {

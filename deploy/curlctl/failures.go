@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ const defaultLimit = 50
 
 // failuresCommand returns the command failures with its subcommands.
 func failuresCommand(o *options) *cobra.Command {
-	selected := &failureFilter{}
+	selected := &keys.Selection{}
 	limit, summary := defaultLimit, false
 	cmd := &cobra.Command{
 		Use: "failures", Aliases: []string{"failure"},
@@ -30,11 +31,11 @@ func failuresCommand(o *options) *cobra.Command {
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
 		if summary {
-			return summarizeFailures(ctx, s, selected.parsed)
+			return summarizeFailures(ctx, s, selected.DeadLetterFilter)
 		}
-		return listFailures(ctx, s, selected.parsed, limit)
+		return listFailures(ctx, s, selected.DeadLetterFilter, limit)
 	})
-	selected.bindFlags(o, cmd, func([]string) error { return notNegative("limit", limit) })
+	bindSelection(o, cmd, selected, func([]string) error { return notNegative("limit", limit) })
 	cmd.Flags().IntVar(&limit, "limit", limit, "maximum number of failures (0: all)")
 	cmd.Flags().BoolVar(&summary, "summary", false, "count failures by reason and host")
 	cmd.AddCommand(showCommand(o), purgeCommand(o))
@@ -87,7 +88,7 @@ func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilt
 		Count uint64 `json:"count"`
 	}
 	return list(s, groups, printer.Table{Columns: "REASON|HOST|FAILURES"}, noFailures(f),
-		func(k operate.ReasonHost) printer.Row {
+		func(k operate.ReasonHost, _ time.Time) printer.Row {
 			return printer.Row{
 				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
 				Cells: printer.Cells(k.Reason, k.Host, counts[k]),
@@ -95,26 +96,19 @@ func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilt
 		})
 }
 
-// failureFilter holds the flags that select failures.
-type failureFilter struct {
-	keys.Selection
-	// parsed is valid from PreRunE on.
-	parsed operate.DeadLetterFilter
-}
-
-// bindFlags adds the flags. Before the command connects, it calls check and parses the filter.
-func (f *failureFilter) bindFlags(o *options, cmd *cobra.Command, check func(args []string) error) {
-	f.Each(func(flag, help string, value *string) {
-		if value != &f.Namespace { // a flag of all commands
+// bindSelection adds the flags that select failures. Before the command connects, it calls check and parses them.
+func bindSelection(o *options, cmd *cobra.Command, s *keys.Selection, check func(args []string) error) {
+	s.Each(func(flag, help string, value *string) {
+		if value != &s.Namespace { // a flag of all commands
 			cmd.Flags().StringVar(value, flag, "", help)
 		}
 	})
-	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
-		f.Namespace = o.Namespace
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		s.Namespace = o.Namespace
 		if err := check(args); err != nil {
 			return err
 		}
-		if f.parsed, err = f.Filter(o.Now()); err != nil {
+		if err := s.Parse(o.Now()); err != nil {
 			return usagef("--%w", err)
 		}
 		return nil
@@ -131,7 +125,7 @@ func noFailures(f operate.DeadLetterFilter) string {
 }
 
 func purgeCommand(o *options) *cobra.Command {
-	selected := &failureFilter{}
+	selected := &keys.Selection{}
 	var all, yes bool
 	cmd := &cobra.Command{
 		Use:   "purge",
@@ -139,9 +133,9 @@ func purgeCommand(o *options) *cobra.Command {
 		Args:  noArgs,
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
-		return purge(ctx, s, selected.parsed, yes)
+		return purge(ctx, s, selected.DeadLetterFilter, yes)
 	})
-	selected.bindFlags(o, cmd, func([]string) error {
+	bindSelection(o, cmd, selected, func([]string) error {
 		if len(selected.Words()) == 0 && !all {
 			return usagef("purge needs filters such as --host, or --all")
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -45,7 +46,7 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 		return nil, err
 	}
 	if k.object == nil {
-		return nil, errorf(operate.NotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name)
+		return nil, notFound(k.Namespace, k.Name)
 	}
 	k.Name = k.object.Name
 	all, _ := status.Parse(k.object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
@@ -116,14 +117,14 @@ func historyCommand(o *options) *cobra.Command {
 				return err
 			}
 			number := 0
-			return s.List(printer.Table{Columns: "N|SHA256|SIZE|FETCHED|STATE|URL"},
-				printer.Rows(k.versions, func(v *v1.Version) printer.Row {
+			return list(s, k.versions, printer.Table{Columns: "N|SHA256|SIZE|FETCHED|STATE|URL"},
+				"The history has no version of key "+k.Key.Key+".", func(v *v1.Version, now time.Time) printer.Row {
 					number++
 					return printer.Row{Name: v.GetSha256(), Object: v, Cells: printer.Cells(
-						number, printer.Short(v.GetSha256()), int(v.GetSize()), printer.Age(s.Now(), v.GetFetchedAt().AsTime()),
+						number, printer.Short(v.GetSha256()), int(v.GetSize()), printer.Age(now, v.GetFetchedAt().AsTime()),
 						k.state(v), v.GetUrl(),
 					)}
-				}), "The history has no version of key "+k.Key.Key+".")
+				})
 		}),
 	}
 }
@@ -273,26 +274,27 @@ func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest stri
 	return p.await(ctx, s, k, digest)
 }
 
+// awaitInterval is the interval between two looks at the object with --wait.
+const awaitInterval = 100 * time.Millisecond
+
 // await returns when the key has the content.
 func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest string) error {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, awaitInterval, p.timeout, true, func(ctx context.Context) (bool, error) {
 		object, _, err := s.Cluster().Object(ctx, k.Namespace, k.Name)
 		if err != nil || object == nil {
-			return cmp.Or(err, errorf(operate.NotFound, "ConfigMap %s/%s: not found", k.Namespace, k.Name))
+			return false, cmp.Or(err, notFound(k.Namespace, k.Name))
 		}
 		all, _ := status.Parse(object.Annotations[annotation.StatusKey])
-		if entry := all.Keys[k.Key.Key]; entry.SHA256 == digest && !entry.Failing() {
-			s.Out.Linef("Key %s has the content %s.", k.Key.Key, printer.Short(digest))
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("key %s does not have the content %s after %s", k.Key.Key, printer.Short(digest), p.timeout)
-		case <-time.After(100 * time.Millisecond):
-		}
+		entry := all.Keys[k.Key.Key]
+		return entry.SHA256 == digest && !entry.Failing(), nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("key %s does not have the content %s after %s", k.Key.Key, printer.Short(digest), p.timeout)
 	}
+	if err == nil {
+		s.Out.Linef("Key %s has the content %s.", k.Key.Key, printer.Short(digest))
+	}
+	return err
 }
 
 // pinOf returns the annotation of an object that pins a key to a digest (empty: to none), and leaves other pins alone.

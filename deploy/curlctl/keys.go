@@ -12,7 +12,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -87,9 +86,7 @@ func (l *listing) run(ctx context.Context, s *session) error {
 	if l.summary {
 		return summarizeKeys(s, keys.Groups(all), l.none)
 	}
-	return list(s, all, keys.KeyTable(), l.none, func(k keys.Key) printer.Row {
-		return k.Listed().Row(s.Now())
-	})
+	return list(s, all, keys.KeyTable(), l.none, keys.Key.Row)
 }
 
 // reasons returns the reasons of all states.
@@ -97,14 +94,13 @@ func reasons() []string { return append(keys.Reasons(), keystate.Reasons()...) }
 
 // summarizeKeys prints groups of keys.
 func summarizeKeys(s *session, groups []keys.Group, none string) error {
-	return list(s, groups, keys.GroupTable(), none, func(g keys.Group) printer.Row {
-		return g.Row(s.Now())
-	})
+	return list(s, groups, keys.GroupTable(), none, keys.Group.Row)
 }
 
 // list prints a row of each item. If there are none, it prints the message none for people.
-func list[T any](s *session, items []T, table printer.Table, none string, row func(T) printer.Row) error {
-	return s.List(table, printer.Rows(items, row), none)
+func list[T any](s *session, items []T, table printer.Table, none string, row func(T, time.Time) printer.Row) error {
+	now := s.Now()
+	return s.List(table, printer.Rows(items, func(item T) printer.Row { return row(item, now) }), none)
 }
 
 // statusCommand returns the command status.
@@ -167,13 +163,7 @@ func pipelineStatus(ctx context.Context, s *session) error {
 		}
 		s.Out.Linef("")
 	}
-	return list(s, view.Consumers, printer.Table{
-		Columns: "CONSUMER|STREAM|BACKLOG|IN FLIGHT|REDELIVERED|OLDEST|READERS", Wide: "LAG",
-	}, "", func(c keys.Consumer) printer.Row {
-		return printer.Row{Cells: printer.Cells(
-			c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(s.Now(), c.Oldest), c.Readers, c.Lag,
-		)}
-	})
+	return list(s, view.Consumers, keys.ConsumerTable(), "", keys.Consumer.Row)
 }
 
 func scheduledTimers(s *session, t keys.TimerCounts) string {
@@ -198,7 +188,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 		return err
 	}
 	if !view.Known() {
-		return errorf(operate.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+		return notFound(namespace, name)
 	}
 	if s.Out.ForPrograms() {
 		return s.Out.Object("configmap/"+view.ConfigMap, view)
@@ -211,9 +201,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 	}
 	s.Out.Fields(fields)
 	s.Out.Linef("")
-	return list(s, view.Timeline, keys.TimelineTable(), "", func(e keys.TimelineEntry) printer.Row {
-		return e.Row(s.Now())
-	})
+	return list(s, view.Timeline, keys.TimelineTable(), "", keys.TimelineEntry.Row)
 }
 
 // describe formats a condition as one sentence.

@@ -24,7 +24,7 @@ const writerTimeout = 30 * time.Second
 
 // replaying is one run of the command replay, with its flags.
 type replaying struct {
-	selected          failureFilter
+	selected          keys.Selection
 	all               bool
 	rate              fetchRate
 	dryRun, yes, wait bool
@@ -49,7 +49,7 @@ func replayCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.CompleteFailures,
 	}
 	cmd.RunE = o.Run(r.run)
-	r.selected.bindFlags(o, cmd, r.validate)
+	bindSelection(o, cmd, &r.selected, r.validate)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
 	fs.BoolVar(&r.alsoRecovered, "also-recovered", false, "also replay keys that were fetched since")
@@ -63,7 +63,7 @@ func replayCommand(o *options) *cobra.Command {
 }
 
 func (r *replaying) validate(args []string) error {
-	filters := r.selected.Selection
+	filters := r.selected
 	filters.IDs = nil
 	if err := r.selected.SetIDs(args); err != nil {
 		return usagef("%w", err)
@@ -85,8 +85,8 @@ func (r *replaying) validate(args []string) error {
 
 func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error) {
 	r.session = s
-	if r.items, err = replay.Plan(ctx, r.Client,
-		keys.Failures(ctx, r.Client, r.selected.IDs, r.selected.parsed), r.alsoRecovered); err != nil {
+	r.items, err = replay.Plan(ctx, r.Client, r.selected.Failures(ctx, r.Client), r.alsoRecovered)
+	if err != nil {
 		return err
 	}
 	if r.all { // a key between two retries fails without a failure in the record
@@ -170,7 +170,7 @@ func (r *replaying) print() {
 	}
 	switch {
 	case len(r.items) == 0:
-		r.Out.Linef("%s", noFailures(r.selected.parsed))
+		r.Out.Linef("%s", noFailures(r.selected.DeadLetterFilter))
 	case r.dryRun:
 		r.Out.Linef("Would replay %s.", share(counts[replay.Wanted], len(r.items)))
 	default:

@@ -48,8 +48,6 @@ type selection struct {
 
 	// Values has the set parameters, without the cursor.
 	Values url.Values
-	// Dead is the parsed filter.
-	Dead operate.DeadLetterFilter
 }
 
 // selected parses the query or form.
@@ -61,10 +59,10 @@ func (v *visit) selected() (s selection, err error) {
 		}
 	})
 	if err = s.SetIDs(v.Form["id"]); err == nil {
-		s.Dead, err = s.Filter(v.server.deps.Now())
+		err = s.Parse(v.server.deps.Now())
 	}
 	if below := v.FormValue("below"); below != "" && err == nil {
-		if s.Dead.Below, err = strconv.ParseUint(below, 10, 64); err != nil || s.Dead.Below == 0 {
+		if s.Below, err = strconv.ParseUint(below, 10, 64); err != nil || s.Below == 0 {
 			err = fmt.Errorf("below: %q is not the ID of a failure", below)
 		}
 	}
@@ -98,7 +96,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	rows := newTable(keys.FailureTable(), "FAILING SINCE", "REPLAY OF", "URL", "MESSAGE")
 	newest, oldest, older := uint64(0), uint64(0), ""
 	rows.Select = s.access.mayReplay
-	for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
+	for d, err := range v.client.DeadLetters(v.Context(), f.DeadLetterFilter) {
 		if err != nil {
 			return nil, err
 		}
@@ -110,8 +108,8 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		id := strconv.FormatUint(d.ID, 10)
 		rows.add(last.record(d).Row(s.deps.Now()), "/failures/"+id, id)
 	}
-	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Below": f.Dead.Below, "Reasons": keys.Reasons()}
-	if all := f.Dead; len(rows.Rows) > 0 {
+	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Below": f.Below, "Reasons": keys.Reasons()}
+	if all := f.DeadLetterFilter; len(rows.Rows) > 0 {
 		if all.Below = 0; all.Exact() {
 			counts, err := v.client.CountDeadLetters(v.Context(), all)
 			if err != nil {
@@ -179,7 +177,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		switch {
 		case after != "" && keys.Compare(k.Key, keyOf(after)) <= 0:
 		case len(rows.Rows) < pageRows:
-			rows.add(k.Listed().Row(s.deps.Now()), address("objects", k.Namespace, k.Name), "")
+			rows.add(k.Row(s.deps.Now()), address("objects", k.Namespace, k.Name), "")
 			shown = k.String()
 		default:
 			next = shown
@@ -324,7 +322,7 @@ func (s *Server) livePage(v *visit) (*page, error) {
 		if err != nil {
 			return nil, badRequest(fmt.Errorf("failed: %q is not a number", above))
 		}
-		for d, err := range v.client.DeadLetters(v.Context(), f.Dead) {
+		for d, err := range v.client.DeadLetters(v.Context(), f.DeadLetterFilter) {
 			if err != nil || d.ID <= id || found == maxNew {
 				break
 			}

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -75,7 +74,7 @@ func (s *Server) replay(v *visit) (*page, error) {
 	top, err := strconv.ParseUint(v.FormValue("top"), 10, 64)
 	switch {
 	case err == nil:
-		sel.Dead.Below = top + 1
+		sel.Below = top + 1
 	case v.Method == http.MethodPost:
 		return nil, badRequest(errors.New("top: the form is incomplete, open the dialog again"))
 	}
@@ -93,7 +92,7 @@ func (s *Server) replay(v *visit) (*page, error) {
 		command: command(words...),
 	}
 	var found []operate.DeadLetter
-	for f, err := range keys.Failures(v.Context(), v.client, sel.IDs, sel.Dead) {
+	for f, err := range sel.Failures(v.Context(), v.client) {
 		if err != nil {
 			return nil, err
 		}

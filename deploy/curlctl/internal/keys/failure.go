@@ -158,12 +158,14 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
-// Selection selects failures in the syntax of flags: by ID, or else by the other fields. Empty fields select all.
+// Selection selects failures in the syntax of flags: by ID, or else by the filter.
 type Selection struct {
-	IDs                                []uint64
-	Reason, Host, Namespace, Name, Key string
-	// Since and Until are a duration before now, such as 2h, or an RFC 3339 time.
-	Since, Until string
+	IDs []uint64
+	// DeadLetterFilter is valid after Parse.
+	operate.DeadLetterFilter
+
+	// SinceText and UntilText are a duration before now, such as 2h, or an RFC 3339 time.
+	SinceText, UntilText string
 }
 
 // Each visits the fields other than IDs by the names of their flags.
@@ -173,8 +175,8 @@ func (s *Selection) Each(visit func(flag, help string, value *string)) {
 	visit("namespace", "only this namespace (default: all)", &s.Namespace)
 	visit("name", "only ConfigMaps with this name", &s.Name)
 	visit("key", "only failures of this key", &s.Key)
-	visit("since", "only failures since a time (RFC 3339) or a duration ago, such as 2h", &s.Since)
-	visit("until", "only failures before a time (RFC 3339) or a duration ago, such as 10m", &s.Until)
+	visit("since", "only failures since a time (RFC 3339) or a duration ago, such as 2h", &s.SinceText)
+	visit("until", "only failures before a time (RFC 3339) or a duration ago, such as 10m", &s.UntilText)
 }
 
 // Words returns the arguments of curlctl that select the same failures.
@@ -213,15 +215,13 @@ func Failure(ctx context.Context, client *operate.Client, id uint64) (operate.De
 	return f, err
 }
 
-// Failures reads the failures with the given IDs, or, without IDs, all that match the filter, newest first.
-func Failures(
-	ctx context.Context, client *operate.Client, ids []uint64, filter operate.DeadLetterFilter,
-) iter.Seq2[operate.DeadLetter, error] {
-	if len(ids) == 0 {
-		return client.DeadLetters(ctx, filter)
+// Failures reads the selected failures: those with the IDs, or, without IDs, all that match the filter, newest first.
+func (s *Selection) Failures(ctx context.Context, client *operate.Client) iter.Seq2[operate.DeadLetter, error] {
+	if len(s.IDs) == 0 {
+		return client.DeadLetters(ctx, s.DeadLetterFilter)
 	}
 	return func(yield func(operate.DeadLetter, error) bool) {
-		for _, id := range ids {
+		for _, id := range s.IDs {
 			if f, err := Failure(ctx, client, id); !yield(f, err) || err != nil {
 				return
 			}
@@ -229,23 +229,20 @@ func Failures(
 	}
 }
 
-// Filter parses the selection. An error begins with the name of the field, in lower case.
-func (s Selection) Filter(now time.Time) (operate.DeadLetterFilter, error) {
-	filter := operate.DeadLetterFilter{
-		Reason: s.Reason, Host: strings.ToLower(s.Host), Namespace: s.Namespace, Name: s.Name, Key: s.Key,
-	}
+// Parse checks the fields, and sets the times of the filter. An error begins with the name of the field, in lower case.
+func (s *Selection) Parse(now time.Time) (err error) {
+	s.Host = strings.ToLower(s.Host)
 	if s.Reason != "" && pipeline.ClassOf(s.Reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
-		return filter, fmt.Errorf("reason: %q is not one of %s", s.Reason, strings.Join(Reasons(), ", "))
+		return fmt.Errorf("reason: %q is not one of %s", s.Reason, strings.Join(Reasons(), ", "))
 	}
-	var err error
-	if filter.Since, err = moment("since", s.Since, now); err != nil {
-		return filter, err
+	if s.Since, err = moment("since", s.SinceText, now); err != nil {
+		return err
 	}
-	filter.Until, err = moment("until", s.Until, now)
-	if err == nil && !filter.Since.IsZero() && !filter.Until.IsZero() && !filter.Since.Before(filter.Until) {
-		err = fmt.Errorf("until: %q is not after the value %q of since", s.Until, s.Since)
+	s.Until, err = moment("until", s.UntilText, now)
+	if err == nil && !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until) {
+		err = fmt.Errorf("until: %q is not after the value %q of since", s.UntilText, s.SinceText)
 	}
-	return filter, err
+	return err
 }
 
 // moment parses an RFC 3339 time, or a duration before now.

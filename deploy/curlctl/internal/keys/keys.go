@@ -65,6 +65,9 @@ func (k *Key) Listed() Listed {
 	return l
 }
 
+// Row returns the row of KeyTable.
+func (k Key) Row(now time.Time) printer.Row { return k.Listed().Row(now) }
+
 // KeyTable returns the columns of Listed.Row.
 func KeyTable() printer.Table {
 	return printer.Table{

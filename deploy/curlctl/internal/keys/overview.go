@@ -56,6 +56,18 @@ type Consumer struct {
 	MaxInFlight int `json:"-"`
 }
 
+// ConsumerTable returns the columns of Consumer.Row.
+func ConsumerTable() printer.Table {
+	return printer.Table{Columns: "CONSUMER|STREAM|BACKLOG|IN FLIGHT|REDELIVERED|OLDEST|READERS", Wide: "LAG"}
+}
+
+// Row returns the row of ConsumerTable.
+func (c Consumer) Row(now time.Time) printer.Row {
+	return printer.Row{Cells: printer.Cells(
+		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(now, c.Oldest), c.Readers, c.Lag,
+	)}
+}
+
 // ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
 // operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func ReadOverview(
