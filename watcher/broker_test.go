@@ -3,10 +3,17 @@ package watcher_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,11 +22,14 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 var _ = Describe("A watcher", func() {
@@ -255,3 +265,176 @@ func (w *world) reports(ctx context.Context) []*v1.Result {
 	GinkgoHelper()
 	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })
 }
+
+var _ = Describe("A watcher", func() {
+	var (
+		w *world
+		g *gateway
+	)
+
+	BeforeEach(func(ctx SpecContext) {
+		w, g = newWorld(ctx), newGateway()
+	})
+
+	over := func(o *options) { o.cluster = &rest.Config{Host: g.URL, QPS: -1} }
+
+	It("restarts a silent watch over a new connection", func(ctx SpecContext) {
+		i := w.watch(over, func(o *options) { o.pace.Stall = 2 * time.Second }).awaitReady()
+		gone := w.satisfied(ctx, "gone", "example.com")
+		g.silence()
+		w.delete(ctx, "gone")
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		Expect(i.log).To(gbytes.Say("is silent"))
+	})
+
+	It("lists again if the API server is at an earlier version than the watch, as after a restore", func(ctx SpecContext) {
+		i := w.watch(audited, over).awaitReady()
+		key := w.satisfied(ctx, "cm", "example.com")
+		lists := g.lists.Load()
+		g.restored.Store(true)
+		Eventually(i.log).Should(gbytes.Say("earlier version than the watch"))
+		g.restored.Store(false)
+		Eventually(g.lists.Load).Should(BeNumerically(">", lists))
+		w.ask(ctx, "cm", "k=example.com/new")
+		Eventually(w.url(ctx, key)).Should(Equal("https://example.com/new"))
+	})
+})
+
+// gateway is a proxy of the API server that can silence and forge responses.
+type gateway struct {
+	*httptest.Server
+	// lists counts requests for a list.
+	lists atomic.Int64
+	// mute discards the rest of the current responses.
+	mute atomic.Pointer[atomic.Bool]
+	// restored makes the server report an earlier version.
+	restored atomic.Bool
+}
+
+func newGateway() *gateway {
+	GinkgoHelper()
+	target := must(url.Parse(cluster.Host))
+	own, _ := dialed(cluster)
+	transport := must(rest.TransportFor(own))
+	g := &gateway{}
+	g.mute.Store(&atomic.Bool{})
+	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1,
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error {
+			r.Body = muted{r.Body, g.mute.Load()}
+			return nil
+		},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {},
+	}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if query.Get("limit") == "1" && g.restored.Load() {
+			rw.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(rw).Encode(object{
+				"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+				"metadata": object{"resourceVersion": "1"}, "items": []object{},
+			})
+			return
+		}
+		if list := query.Get("watch") == "" || query.Get("sendInitialEvents") != ""; list && query.Get("limit") != "1" {
+			g.lists.Add(1)
+		}
+		proxy.ServeHTTP(rw, r)
+	}))
+	DeferCleanup(func() {
+		g.CloseClientConnections()
+		g.Close()
+	})
+	return g
+}
+
+// silence discards the rest of the current responses without ending them. New ones work.
+func (g *gateway) silence() { g.mute.Swap(&atomic.Bool{}).Store(true) }
+
+// muted is the body of a response that can be silenced.
+type muted struct {
+	io.ReadCloser
+	mute *atomic.Bool
+}
+
+func (m muted) Read(p []byte) (n int, err error) {
+	for {
+		if n, err = m.ReadCloser.Read(p); err != nil || !m.mute.Load() {
+			return n, err
+		}
+	}
+}
+
+// answer waits for the want of a key and acts like the writer: one patch with value and status.
+func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
+	GinkgoHelper()
+	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+	want, seq, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	held := status.Status{Keys: map[string]status.Entry{key.Key: {
+		URL: want.GetUrl(), SHA256: pipeline.Digest(body), Size: int64(len(body)), ChangedAt: time.Now(),
+		Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
+	}}}
+	w.patch(ctx, annotation.FieldManager, key.Name, object{
+		"data": object{key.Key: body}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+	})
+}
+
+// satisfied creates a ConfigMap with one written key.
+func (w *world) satisfied(ctx context.Context, name, url string) pipeline.Key {
+	GinkgoHelper()
+	key := w.key(name, "k")
+	w.create(ctx, name, "k="+url)
+	w.answer(ctx, key, "body of "+url)
+	return key
+}
+
+var _ = Describe("A backlog of wants", func() {
+	It("is limited until fetchers receive wants, and does not delay other namespaces",
+		func(ctx SpecContext) {
+			const most, workers = 512, 8
+			w := newWorld(ctx)
+			other := *w
+			other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+			pairs := ""
+			for n := range 64 {
+				pairs += fmt.Sprintf(" k%d=example.com", n)
+			}
+			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
+			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", most))
+			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically("<", most+workers))
+			other.create(ctx, "cm", "k=example.com")
+			Eventually(other.url(ctx, other.key("cm", "k"))).ShouldNot(BeEmpty())
+			w.receive(ctx)
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
+		})
+})
+
+var _ = Describe("A pinned key", func() {
+	const body = "earlier content"
+	DescribeTable("whose body", func(ctx SpecContext, kept string, reports int) {
+		w := newWorld(ctx)
+		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		digest := pipeline.Digest(body)
+		if kept != "" {
+			must(w.js.PublishMsg(ctx, &nats.Msg{Subject: pipeline.BodySubject(w.namespace, digest), Data: []byte(kept)}))
+		}
+		w.watch().awaitReady()
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.want(ctx, w.key("cm", "k"))).ShouldNot(BeNil())
+		before := len(w.reports(ctx))
+		w.annotate(ctx, "cm", object{"x-kv8s.io/curl-sha256": "k=" + digest})
+		Eventually(func() string { return w.want(ctx, w.key("cm", "k"))().GetSha256() }).Should(Equal(digest))
+		Expect(w.want(ctx, w.key("cm", "k"))().GetCached() != nil).To(Equal(reports > 0), "nothing to fetch")
+		Eventually(func() int { return len(w.reports(ctx)) - before }).Should(Equal(reports), "messages for the writer")
+	},
+		Entry("is in the history is asked of the writer, not of a fetcher", body, 1),
+		Entry("is forged there is fetched", "forged", 0),
+		Entry("is not there is fetched", "", 0),
+	)
+})

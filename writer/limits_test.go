@@ -108,19 +108,17 @@ var _ = Describe("A tenant with slow results", func() {
 	})
 })
 
-var _ = Describe("The shutdown of the writer", func() {
-	It("does not wait for an unavailable API server", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.start()
-		cm := w.create(asking("cm", "mydata="+url))
-		w.calls.unreachable()
-		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
-		Eventually(w.health.Ready).Should(BeFalse())
-		begun := time.Now()
-		w.stop()
-		Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
-		Expect(w.waiting()).To(BeEquivalentTo(2))
-	})
+var _ = It("The shutdown of the writer does not wait for an unavailable API server", func(ctx SpecContext) {
+	w := newWorld(ctx)
+	w.start()
+	cm := w.create(asking("cm", "mydata="+url))
+	w.calls.unreachable()
+	w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
+	Eventually(w.health.Ready).Should(BeFalse())
+	begun := time.Now()
+	w.stop()
+	Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
+	Expect(w.waiting()).To(BeEquivalentTo(2))
 })
 
 var _ = Describe("An API server", func() {

@@ -476,26 +476,24 @@ func (s *swallowed) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-var _ = Describe("A network outage", func() {
-	It("ends for the writer within seconds, over new connections", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		network := new(hole)
-		w.cluster.Dial = network.dial
-		w.start()
-		names := []string{"a", "b", "c", "d"}
-		for _, name := range names {
-			w.create(asking(name, "mydata="+url))
-		}
-		w.apply(w.content(w.want(w.get("a"), "mydata", url), "before"))
-		network.set(true)
-		for _, name := range names {
-			w.publish(w.content(w.want(w.get(name), "mydata", url), "after"))
-		}
-		Eventually(w.health.Ready).Should(BeFalse())
-		network.set(false)
-		w.catchesUp(names, "after")
-		By("shutting down without delay")
-		network.set(true)
-		w.stop()
-	})
+var _ = It("A network outage ends for the writer within seconds, over new connections", func(ctx SpecContext) {
+	w := newWorld(ctx)
+	network := new(hole)
+	w.cluster.Dial = network.dial
+	w.start()
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		w.create(asking(name, "mydata="+url))
+	}
+	w.apply(w.content(w.want(w.get("a"), "mydata", url), "before"))
+	network.set(true)
+	for _, name := range names {
+		w.publish(w.content(w.want(w.get(name), "mydata", url), "after"))
+	}
+	Eventually(w.health.Ready).Should(BeFalse())
+	network.set(false)
+	w.catchesUp(names, "after")
+	By("shutting down without delay")
+	network.set(true)
+	w.stop()
 })

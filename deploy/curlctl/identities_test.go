@@ -255,31 +255,29 @@ var _ = Describe("identities --out", func() {
 	)
 })
 
-var _ = Describe("The shipped permissions", func() {
-	It("match those that the doctor checks", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
-		for _, name := range []string{"accounts.conf", "limits.conf"} {
-			text := suitetest.Must(os.ReadFile(filepath.Join("..", "nats", name)))
-			Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
+var _ = It("The shipped permissions match those that the doctor checks", func(ctx SpecContext) {
+	dir := GinkgoT().TempDir()
+	Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
+	for _, name := range []string{"accounts.conf", "limits.conf"} {
+		text := suitetest.Must(os.ReadFile(filepath.Join("..", "nats", name)))
+		Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
+	}
+	options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
+	text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
+	for _, identity := range operate.Identities() {
+		m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
+		Expect(m).NotTo(BeNil(), identity.Name)
+		i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })
+		Expect(i).NotTo(Equal(-1), identity.Name)
+		given := options.Nkeys[i].Permissions
+		needed := slices.Clone(identity.Publish)
+		for i, subject := range needed {
+			needed[i] = strings.Replace(subject, ".USER.>", "."+m[1]+".>", 1)
 		}
-		options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
-		text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
-		for _, identity := range operate.Identities() {
-			m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
-			Expect(m).NotTo(BeNil(), identity.Name)
-			i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })
-			Expect(i).NotTo(Equal(-1), identity.Name)
-			given := options.Nkeys[i].Permissions
-			needed := slices.Clone(identity.Publish)
-			for i, subject := range needed {
-				needed[i] = strings.Replace(subject, ".USER.>", "."+m[1]+".>", 1)
-			}
-			Expect(given.Publish.Allow).To(ConsistOf(needed), identity.Name)
-			Expect(given.Subscribe.Allow).To(ConsistOf(identity.Subscribe), identity.Name)
-			Expect(given.Publish.Deny).To(BeEmpty())
-		}
-	})
+		Expect(given.Publish.Allow).To(ConsistOf(needed), identity.Name)
+		Expect(given.Subscribe.Allow).To(ConsistOf(identity.Subscribe), identity.Name)
+		Expect(given.Publish.Deny).To(BeEmpty())
+	}
 })
 
 var _ = Describe("identities --secrets", func() {

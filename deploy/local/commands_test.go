@@ -77,50 +77,48 @@ func programs() map[string]map[string]bool {
 }
 
 // The commands of curlctl have a spec of their own.
-var _ = Describe("Every page", func() {
-	It("names existing make targets and flags", func() {
-		targets := map[string]bool{}
-		for _, match := range makeTarget.FindAllStringSubmatch(string(text(filepath.Join(root, "Makefile"))), -1) {
-			targets[match[1]] = true
-		}
-		flags := programs()
-		known := map[string]bool{}
-		for _, name := range foreignFlags {
+var _ = It("Every page names existing make targets and flags", func() {
+	targets := map[string]bool{}
+	for _, match := range makeTarget.FindAllStringSubmatch(string(text(filepath.Join(root, "Makefile"))), -1) {
+		targets[match[1]] = true
+	}
+	flags := programs()
+	known := map[string]bool{}
+	for _, name := range foreignFlags {
+		known[name] = true
+	}
+	for _, of := range flags {
+		for name := range of {
 			known[name] = true
 		}
-		for _, of := range flags {
-			for name := range of {
-				known[name] = true
+	}
+	files := suitetest.Must(Paths(os.DirFS(root)))
+	commands, unknown := 0, []string{}
+	check := func(exists bool, file, command string) {
+		commands++
+		if !exists {
+			unknown = append(unknown, file+": "+command)
+		}
+	}
+	for _, file := range files {
+		if filepath.Ext(file) != ".md" {
+			continue
+		}
+		page := text(filepath.Join(root, file))
+		for _, match := range makeCommand.FindAllStringSubmatch(string(page), -1) {
+			check(targets[match[1]], file, "make "+match[1])
+		}
+		for _, match := range started.FindAllStringSubmatch(string(page), -1) {
+			for _, flag := range flagInLine.FindAllStringSubmatch(match[2], -1) {
+				check(flags[match[1]][flag[1]], file, match[1]+" --"+flag[1])
 			}
 		}
-		files := suitetest.Must(Paths(os.DirFS(root)))
-		commands, unknown := 0, []string{}
-		check := func(exists bool, file, command string) {
-			commands++
-			if !exists {
-				unknown = append(unknown, file+": "+command)
-			}
+		for _, match := range flagAlone.FindAllStringSubmatch(string(page), -1) {
+			check(known[match[1]], file, "--"+match[1])
 		}
-		for _, file := range files {
-			if filepath.Ext(file) != ".md" {
-				continue
-			}
-			page := text(filepath.Join(root, file))
-			for _, match := range makeCommand.FindAllStringSubmatch(string(page), -1) {
-				check(targets[match[1]], file, "make "+match[1])
-			}
-			for _, match := range started.FindAllStringSubmatch(string(page), -1) {
-				for _, flag := range flagInLine.FindAllStringSubmatch(match[2], -1) {
-					check(flags[match[1]][flag[1]], file, match[1]+" --"+flag[1])
-				}
-			}
-			for _, match := range flagAlone.FindAllStringSubmatch(string(page), -1) {
-				check(known[match[1]], file, "--"+match[1])
-			}
-		}
-		Expect(unknown).To(BeEmpty())
-		Expect(commands).To(BeNumerically(">", 100), "commands found")
-	})
+	}
+	Expect(unknown).To(BeEmpty())
+	Expect(commands).To(BeNumerically(">", 100), "commands found")
 })
 
 // workflow is a GitHub workflow, as far as the specs need it.
@@ -169,22 +167,20 @@ var _ = Describe("The release workflow", func() {
 	})
 })
 
-var _ = Describe("The Dockerfile", func() {
-	It("pins the base images by digest", func() {
-		dockerfile := string(text(filepath.Join(root, "deploy/docker/Dockerfile")))
-		stages := map[string]bool{"scratch": true, "${GO_IMAGE}": true, "${BASE_IMAGE}": true}
-		pinned := 0
-		for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`).
-			FindAllStringSubmatch(dockerfile, -1) {
-			if !stages[from[1]] {
-				Expect(from[1]).To(MatchRegexp(`^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$`))
-				pinned++
-			}
-			stages[from[2]] = true
+var _ = It("The Dockerfile pins the base images by digest", func() {
+	dockerfile := string(text(filepath.Join(root, "deploy/docker/Dockerfile")))
+	stages := map[string]bool{"scratch": true, "${GO_IMAGE}": true, "${BASE_IMAGE}": true}
+	pinned := 0
+	for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`).
+		FindAllStringSubmatch(dockerfile, -1) {
+		if !stages[from[1]] {
+			Expect(from[1]).To(MatchRegexp(`^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$`))
+			pinned++
 		}
-		Expect(pinned).To(Equal(2))
-		Expect(dockerfile).To(ContainSubstring("\nARG GO_IMAGE=go\nARG BASE_IMAGE=base\n"))
-	})
+		stages[from[2]] = true
+	}
+	Expect(pinned).To(Equal(2))
+	Expect(dockerfile).To(ContainSubstring("\nARG GO_IMAGE=go\nARG BASE_IMAGE=base\n"))
 })
 
 const samples = "../samples"
@@ -243,15 +239,13 @@ var metricsTemplate string
 
 const metricsPage = "deploy/docs/metrics.md"
 
-var _ = Describe("The page about metrics", func() {
-	It("lists all metrics of the code", func() {
-		var page strings.Builder
-		Expect(write(&page, sections())).To(Succeed())
-		if os.Getenv("UPDATE_METRICS") != "" {
-			Expect(os.WriteFile(filepath.Join(root, metricsPage), []byte(page.String()), 0o600)).To(Succeed())
-		}
-		Expect(page.String()).To(Equal(string(text(filepath.Join(root, metricsPage)))), "run make generate")
-	})
+var _ = It("The page about metrics lists all metrics of the code", func() {
+	var page strings.Builder
+	Expect(write(&page, sections())).To(Succeed())
+	if os.Getenv("UPDATE_METRICS") != "" {
+		Expect(os.WriteFile(filepath.Join(root, metricsPage), []byte(page.String()), 0o600)).To(Succeed())
+	}
+	Expect(page.String()).To(Equal(string(text(filepath.Join(root, metricsPage)))), "run make generate")
 })
 
 // section has the metrics of one component.

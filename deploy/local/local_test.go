@@ -149,40 +149,38 @@ var _ = Describe("The system in one process", func() {
 	})
 })
 
-var _ = Describe("Watchers in one process", func() {
-	It("are served with their ConfigMaps and, if enabled, sidecars", func(ctx SpecContext) {
-		rest := kubetest.Config(GinkgoTB())
-		kubetest.NeedMutatingPolicies(GinkgoTB(), rest)
-		cluster := kubernetes.NewForConfigOrDie(rest)
-		namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-",
-			map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
-		suitetest.Must(cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
-		DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
-		config := suitetest.Must(parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars"))
-		start(ctx, config)
-		body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
-			`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
-		suitetest.Must(dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
-			Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"}))
-		Eventually(ctx, func() map[string]string {
-			cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
-			if err != nil {
-				return nil
-			}
-			return cm.Data
-		}).WithTimeout(time.Minute).Should(Equal(map[string]string{"a": "b"}))
-		Eventually(ctx, func(ctx context.Context) ([]corev1.Container, error) {
-			pod, err := cluster.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{watchv1.InjectAnnotation: "w"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "p", Image: "i"}}},
-			}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				return nil, err
-			}
-			return pod.Spec.InitContainers, nil
-		}).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Name", "c")))
-	})
+var _ = It("Watchers in one process are served with their ConfigMaps and, if enabled, sidecars", func(ctx SpecContext) {
+	rest := kubetest.Config(GinkgoTB())
+	kubetest.NeedMutatingPolicies(GinkgoTB(), rest)
+	cluster := kubernetes.NewForConfigOrDie(rest)
+	namespace := kubetest.Namespace(ctx, GinkgoTB(), cluster, "local-",
+		map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
+	suitetest.Must(cluster.CoreV1().ServiceAccounts(namespace).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}))
+	DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
+	config := suitetest.Must(parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars"))
+	start(ctx, config)
+	body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
+		`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
+	suitetest.Must(dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
+		Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"}))
+	Eventually(ctx, func() map[string]string {
+		cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
+		if err != nil {
+			return nil
+		}
+		return cm.Data
+	}).WithTimeout(time.Minute).Should(Equal(map[string]string{"a": "b"}))
+	Eventually(ctx, func(ctx context.Context) ([]corev1.Container, error) {
+		pod, err := cluster.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{watchv1.InjectAnnotation: "w"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "p", Image: "i"}}},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return nil, err
+		}
+		return pod.Spec.InitContainers, nil
+	}).WithTimeout(time.Minute).Should(ConsistOf(HaveField("Name", "c")))
 })
 
 // removePolicies removes the policies that --sidecars installed.

@@ -26,10 +26,8 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
-var _ = Describe("The pages", func() {
-	It("name only files, headings and symbols that exist", func() {
-		Expect(Check(os.DirFS(root))).To(BeEmpty())
-	})
+var _ = It("The pages name only files, headings and symbols that exist", func() {
+	Expect(Check(os.DirFS(root))).To(BeEmpty())
 })
 
 var _ = Describe("The check of the pages", func() {

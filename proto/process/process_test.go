@@ -233,29 +233,27 @@ func readyz(h *process.Health, query string) (int, string) {
 	return response.Code, response.Body.String()
 }
 
-var _ = Describe("readiness", func() {
-	It("lists all parts with ?verbose, or if one is not ready", func() {
-		health := process.NewHealth()
-		nats := health.Part("nats")
-		cache := health.Group("watcher").Part("cache")
-		code, text := readyz(health, "")
-		Expect(code).To(Equal(503))
-		Expect(text).To(Equal("[-]nats not ready: starting\n[-]watcher/cache not ready: starting\nnot ready"))
+var _ = It("readiness lists all parts with ?verbose, or if one is not ready", func() {
+	health := process.NewHealth()
+	nats := health.Part("nats")
+	cache := health.Group("watcher").Part("cache")
+	code, text := readyz(health, "")
+	Expect(code).To(Equal(503))
+	Expect(text).To(Equal("[-]nats not ready: starting\n[-]watcher/cache not ready: starting\nnot ready"))
 
-		nats.Ready()
-		cache.NotReady("the API server does not respond")
-		code, text = readyz(health, "")
-		Expect(code).To(Equal(503))
-		Expect(text).To(ContainSubstring("[+]nats ok\n[-]watcher/cache not ready: the API server does not respond\n"))
+	nats.Ready()
+	cache.NotReady("the API server does not respond")
+	code, text = readyz(health, "")
+	Expect(code).To(Equal(503))
+	Expect(text).To(ContainSubstring("[+]nats ok\n[-]watcher/cache not ready: the API server does not respond\n"))
 
-		cache.Ready()
-		Expect(health.Ready()).To(BeTrue())
-		code, text = readyz(health, "")
-		Expect(code).To(Equal(200))
-		Expect(text).To(Equal("ok"))
-		_, text = readyz(health, "?verbose")
-		Expect(text).To(Equal("[+]nats ok\n[+]watcher/cache ok\n" + "ok"))
-	})
+	cache.Ready()
+	Expect(health.Ready()).To(BeTrue())
+	code, text = readyz(health, "")
+	Expect(code).To(Equal(200))
+	Expect(text).To(Equal("ok"))
+	_, text = readyz(health, "?verbose")
+	Expect(text).To(Equal("[+]nats ok\n[+]watcher/cache ok\n" + "ok"))
 })
 
 // serveHealth serves health like a service, and returns its port.
@@ -319,37 +317,35 @@ var _ = Describe("the health check of a service", Ordered, func() {
 	)
 })
 
-var _ = Describe("The metrics of every service", func() {
-	It("report its version, and whether it is connected to a broker", func() {
-		server := natstest.Broker(GinkgoTB(), natstest.Options{})
-		registry := prometheus.NewRegistry()
-		host := process.SharedRuntime{
-			Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
-			NATS: process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() {
-			ended <- host.Run(ctx, "toy", func(ctx context.Context, rt *process.Runtime) error {
-				rt.Started()
-				<-ctx.Done()
-				return nil
-			})
-		}()
-		DeferCleanup(func() { cancel(); Eventually(ended).Should(Receive()) })
-		value := func(series string) func() (float64, error) {
-			return func() (float64, error) { return suitetest.MetricValue(registry, series) }
-		}
-		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
-		Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
-		Expect(value("curlmethat_toy_nats_reconnects_total")()).To(BeZero())
-		server.Stop()
-		Eventually(value("curlmethat_toy_nats_connected")).Should(BeZero())
-		Expect(server.Start()).To(Succeed())
-		Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
-		Eventually(value("curlmethat_toy_nats_reconnects_total")).Should(BeEquivalentTo(1))
-		Expect(suitetest.MetricProblems(registry, process.Metrics("toy"))).To(BeEmpty())
-	})
+var _ = It("The metrics of every service report its version, and whether it is connected to a broker", func() {
+	server := natstest.Broker(GinkgoTB(), natstest.Options{})
+	registry := prometheus.NewRegistry()
+	host := process.SharedRuntime{
+		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
+		NATS: process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- host.Run(ctx, "toy", func(ctx context.Context, rt *process.Runtime) error {
+			rt.Started()
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	DeferCleanup(func() { cancel(); Eventually(ended).Should(Receive()) })
+	value := func(series string) func() (float64, error) {
+		return func() (float64, error) { return suitetest.MetricValue(registry, series) }
+	}
+	Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
+	Expect(value(`curlmethat_build_info{component="toy"`)()).To(BeEquivalentTo(1))
+	Expect(value("curlmethat_toy_nats_reconnects_total")()).To(BeZero())
+	server.Stop()
+	Eventually(value("curlmethat_toy_nats_connected")).Should(BeZero())
+	Expect(server.Start()).To(Succeed())
+	Eventually(value("curlmethat_toy_nats_connected")).Should(BeEquivalentTo(1))
+	Eventually(value("curlmethat_toy_nats_reconnects_total")).Should(BeEquivalentTo(1))
+	Expect(suitetest.MetricProblems(registry, process.Metrics("toy"))).To(BeEmpty())
 })
 
 func TestALineHasNoColoursWithoutATerminal(t *testing.T) {

@@ -303,38 +303,36 @@ var _ = Describe("keeper's metrics", func() {
 	})
 })
 
-var _ = Describe("A ConfigMap that the API server refuses", func() {
-	It("is applied again after half a minute", func(ctx SpecContext) {
-		r := newRig(ctx)
-		fixed := r.name("fixed")
-		suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}},
-			Immutable:  new(true),
-		}, metav1.CreateOptions{}))
-		r.run(ctx)
-		r.apply(ctx, fixed.Name, `configData: {a: b}, target: {name: fixed}`)
-		r.eventuallyHas(ctx, fixed.Name, 1)
-		r.reconcileAll(ctx, Default, []string{fixed.Name})
-		Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("False/TargetImmutable Fresh"))
+var _ = It("A ConfigMap that the API server refuses is applied again after half a minute", func(ctx SpecContext) {
+	r := newRig(ctx)
+	fixed := r.name("fixed")
+	suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}},
+		Immutable:  new(true),
+	}, metav1.CreateOptions{}))
+	r.run(ctx)
+	r.apply(ctx, fixed.Name, `configData: {a: b}, target: {name: fixed}`)
+	r.eventuallyHas(ctx, fixed.Name, 1)
+	r.reconcileAll(ctx, Default, []string{fixed.Name})
+	Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("False/TargetImmutable Fresh"))
 
-		before := r.writes.Load()
-		r.reconcileAll(ctx, Default, []string{fixed.Name})
-		Expect(r.writes.Load()).To(Equal(before))
+	before := r.writes.Load()
+	r.reconcileAll(ctx, Default, []string{fixed.Name})
+	Expect(r.writes.Load()).To(Equal(before))
 
-		r.begin()
-		r.run(ctx)
-		Expect(r.reconcile(ctx, fixed)).To(Equal(30*time.Second), "time until the next attempt of a new keeper")
-		Expect(r.writes.Load()).To(Equal(before+1), "the refused apply, and no status")
-		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, fixed.Name, metav1.DeleteOptions{})).To(Succeed())
-		Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
-		r.clock.SetTime(r.clock.Now().Add(29 * time.Second))
-		Expect(r.reconcile(ctx, fixed)).To(Equal(time.Second), "time until the next attempt")
-		Expect(r.writes.Load()).To(Equal(before + 1))
-		r.clock.SetTime(r.clock.Now().Add(time.Second))
-		r.reconcileAll(ctx, Default, []string{fixed.Name})
-		Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("True/Ready Fresh"))
-		Expect(r.data(ctx, fixed.Name)).To(Equal(map[string]string{"a": "b"}))
-	})
+	r.begin()
+	r.run(ctx)
+	Expect(r.reconcile(ctx, fixed)).To(Equal(30*time.Second), "time until the next attempt of a new keeper")
+	Expect(r.writes.Load()).To(Equal(before+1), "the refused apply, and no status")
+	Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, fixed.Name, metav1.DeleteOptions{})).To(Succeed())
+	Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
+	r.clock.SetTime(r.clock.Now().Add(29 * time.Second))
+	Expect(r.reconcile(ctx, fixed)).To(Equal(time.Second), "time until the next attempt")
+	Expect(r.writes.Load()).To(Equal(before + 1))
+	r.clock.SetTime(r.clock.Now().Add(time.Second))
+	r.reconcileAll(ctx, Default, []string{fixed.Name})
+	Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("True/Ready Fresh"))
+	Expect(r.data(ctx, fixed.Name)).To(Equal(map[string]string{"a": "b"}))
 })
 
 var _ = Describe("A change during a reconcile", func() {

@@ -144,23 +144,21 @@ func recipe(w *world.World, file string) (object *corev1.ConfigMap, bodies map[s
 	return object, bodies
 }
 
-var _ = Describe("The recipes", func() {
-	It("are accepted by the API server, and filled", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		files := suitetest.Must(filepath.Glob("../../samples/recipes/*.yaml"))
-		Expect(len(files)).To(BeNumerically(">=", 10))
-		for _, file := range files {
-			object, bodies := recipe(w, file)
-			Expect(object.Annotations).To(HaveKey("x-kv8s.io/curl-expect"), file)
-			_, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, object,
-				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
-			Expect(err).NotTo(HaveOccurred(), file)
-			cm := w.Create(ctx, object.Name, func(o *corev1.ConfigMap) { o.ObjectMeta = object.ObjectMeta })
-			for key, body := range bodies {
-				cm.EventuallyHasData(ctx, key, body)
-			}
+var _ = It("The recipes are accepted by the API server, and filled", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	files := suitetest.Must(filepath.Glob("../../samples/recipes/*.yaml"))
+	Expect(len(files)).To(BeNumerically(">=", 10))
+	for _, file := range files {
+		object, bodies := recipe(w, file)
+		Expect(object.Annotations).To(HaveKey("x-kv8s.io/curl-expect"), file)
+		_, err := w.Cluster.Client.CoreV1().ConfigMaps(w.Namespace).Create(ctx, object,
+			metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+		Expect(err).NotTo(HaveOccurred(), file)
+		cm := w.Create(ctx, object.Name, func(o *corev1.ConfigMap) { o.ObjectMeta = object.ObjectMeta })
+		for key, body := range bodies {
+			cm.EventuallyHasData(ctx, key, body)
 		}
-	})
+	}
 })
 
 var _ = Describe("A second installation that reads another annotation", func() {

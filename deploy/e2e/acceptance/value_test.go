@@ -36,25 +36,23 @@ var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
 
-var _ = Describe("A fetched value", func() {
-	It("arrives within 5 s, in one write that touches nothing else", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		w.Origin.Page("/").Says("hello there")
-		const kept = "  kept\r\nas it is \t"
-		cm := w.Create(ctx, "cool", world.Asking("my-cool-value=http://"+w.Origin.Address()),
-			world.Holding("other", kept), world.Labelled("app", "cool"), world.Annotated("example.com/note", "ünïcode ✓"))
-		cm.EventuallyHasDataWithin(ctx, 5*time.Second, "my-cool-value", "hello there")
-		w.EventuallyQuiet(ctx)
+var _ = It("A fetched value arrives within 5 s, in one write that touches nothing else", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	w.Origin.Page("/").Says("hello there")
+	const kept = "  kept\r\nas it is \t"
+	cm := w.Create(ctx, "cool", world.Asking("my-cool-value=http://"+w.Origin.Address()),
+		world.Holding("other", kept), world.Labelled("app", "cool"), world.Annotated("example.com/note", "ünïcode ✓"))
+	cm.EventuallyHasDataWithin(ctx, 5*time.Second, "my-cool-value", "hello there")
+	w.EventuallyQuiet(ctx)
 
-		after := cm.Get(ctx)
-		Expect(after.Data).To(Equal(map[string]string{"my-cool-value": "hello there", "other": kept}))
-		Expect(after.Labels).To(Equal(map[string]string{"app": "cool"}))
-		Expect(after.Annotations).To(And(HaveLen(3), HaveKeyWithValue("example.com/note", "ünïcode ✓"),
-			HaveKey(annotation.DefaultKey), HaveKey(annotation.StatusKey)))
-		Expect(cm.Writes(ctx)).To(Equal(1))
-		Expect(w.Origin.Hits()).To(Equal(1))
-		cm.HasEvents(ctx)
-	})
+	after := cm.Get(ctx)
+	Expect(after.Data).To(Equal(map[string]string{"my-cool-value": "hello there", "other": kept}))
+	Expect(after.Labels).To(Equal(map[string]string{"app": "cool"}))
+	Expect(after.Annotations).To(And(HaveLen(3), HaveKeyWithValue("example.com/note", "ünïcode ✓"),
+		HaveKey(annotation.DefaultKey), HaveKey(annotation.StatusKey)))
+	Expect(cm.Writes(ctx)).To(Equal(1))
+	Expect(w.Origin.Hits()).To(Equal(1))
+	cm.HasEvents(ctx)
 })
 
 var _ = Describe("A refresh of a URL", func() {
@@ -95,23 +93,21 @@ var _ = Describe("A failed fetch", func() {
 	})
 })
 
-var _ = Describe("An idle pipeline", func() {
-	It("writes, publishes and fetches nothing", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		load := w.Begin(ctx, 40) // too few for the rate limit of the log, which would add a line
-		load.EventuallyEnds(ctx, time.Minute)
-		w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyHasEvents(ctx, "InvalidAnnotation")
-		w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).
-			EventuallyHasEvents(ctx, "KeyExists")
-		failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
-		failing.EventuallyHasEvents(ctx, "BadStatus")
-		failing.EventuallyReports(ctx, "mydata", "BadStatus")
-		w.EventuallyQuiet(ctx)
-		before := w.Counters(ctx)
-		Consistently(func() map[string]float64 { return w.Counters(ctx) }).
-			WithTimeout(6 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
-		Expect(w.Events(ctx)).To(HaveLen(3))
-	})
+var _ = It("An idle pipeline writes, publishes and fetches nothing", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	load := w.Begin(ctx, 40) // too few for the rate limit of the log, which would add a line
+	load.EventuallyEnds(ctx, time.Minute)
+	w.Create(ctx, "invalid", world.Asking("not correct")).EventuallyHasEvents(ctx, "InvalidAnnotation")
+	w.Create(ctx, "theirs", world.Holding("mydata", "theirs"), world.Asking("mydata="+load.Pages[0].URL())).
+		EventuallyHasEvents(ctx, "KeyExists")
+	failing := w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/missing").URL()))
+	failing.EventuallyHasEvents(ctx, "BadStatus")
+	failing.EventuallyReports(ctx, "mydata", "BadStatus")
+	w.EventuallyQuiet(ctx)
+	before := w.Counters(ctx)
+	Consistently(func() map[string]float64 { return w.Counters(ctx) }).
+		WithTimeout(6 * time.Second).WithPolling(2 * time.Second).Should(Equal(before))
+	Expect(w.Events(ctx)).To(HaveLen(3))
 })
 
 // aWhile is how long specs watch that something does not happen.
@@ -335,29 +331,27 @@ var _ = Describe("A service that starts before the API server", func() {
 	})
 })
 
-var _ = Describe("kubectl", func() {
-	It("finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		tools := GinkgoT().TempDir()
-		for name, path := range map[string]string{
-			"kubectl": world.Kubectl(), "kubectl-curl_me_that": w.Program("curlctl"),
-			"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
-		} {
-			Expect(os.Symlink(suitetest.Must(filepath.Abs(path)), filepath.Join(tools, name))).To(Succeed())
-		}
-		w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).
-			EventuallyHasEvents(ctx, "BadStatus")
-		for command, said := range map[string]string{
-			"curl-me-that status $NAMESPACE/failing":   "gave up",
-			"curl-me-that --help":                      "kubectl curl-me-that [command]",
-			"__complete curl-me-that failures show ''": "1\tBadStatus " + w.Namespace + "/failing",
-		} {
-			shell := exec.CommandContext(ctx, "sh", "-c", "kubectl "+command+" 2>/dev/null")
-			shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "NAMESPACE="+w.Namespace,
-				"KUBECONFIG="+w.Cluster.Kubeconfig, "CURLMETHAT_NATS_URL="+w.Broker())
-			out, err := shell.Output()
-			Expect(err).NotTo(HaveOccurred(), command)
-			Expect(string(out)).To(ContainSubstring(said), command)
-		}
-	})
+var _ = It("kubectl finds curlctl as a plugin and completes its arguments with live names", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	tools := GinkgoT().TempDir()
+	for name, path := range map[string]string{
+		"kubectl": world.Kubectl(), "kubectl-curl_me_that": w.Program("curlctl"),
+		"kubectl_complete-curl_me_that": "../../curlctl/kubectl/kubectl_complete-curl_me_that",
+	} {
+		Expect(os.Symlink(suitetest.Must(filepath.Abs(path)), filepath.Join(tools, name))).To(Succeed())
+	}
+	w.Create(ctx, "failing", world.Asking("mydata="+w.Origin.Page("/nothing").URL())).
+		EventuallyHasEvents(ctx, "BadStatus")
+	for command, said := range map[string]string{
+		"curl-me-that status $NAMESPACE/failing":   "gave up",
+		"curl-me-that --help":                      "kubectl curl-me-that [command]",
+		"__complete curl-me-that failures show ''": "1\tBadStatus " + w.Namespace + "/failing",
+	} {
+		shell := exec.CommandContext(ctx, "sh", "-c", "kubectl "+command+" 2>/dev/null")
+		shell.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "NAMESPACE="+w.Namespace,
+			"KUBECONFIG="+w.Cluster.Kubeconfig, "CURLMETHAT_NATS_URL="+w.Broker())
+		out, err := shell.Output()
+		Expect(err).NotTo(HaveOccurred(), command)
+		Expect(string(out)).To(ContainSubstring(said), command)
+	}
 })

@@ -236,12 +236,10 @@ var _ = Describe("A container", func() {
 	}, Entry(nil, "keeper", "/data/keeper"), Entry(nil, "fetcher", "/identities"))
 })
 
-var _ = Describe("A Watcher", func() {
-	It("from the manifests becomes Ready", func(ctx SpecContext) {
-		Eventually(ctx, func() (string, error) {
-			return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
-		}).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
-	})
+var _ = It("A Watcher from the manifests becomes Ready", func(ctx SpecContext) {
+	Eventually(ctx, func() (string, error) {
+		return tryDocker(ctx, "compose", "run", "--rm", "--no-TTY", "kubectl", "get", "watchers", "jokes", "--no-headers")
+	}).Should(MatchRegexp(`^jokes +True +True +1/1 +jokes-config `))
 })
 
 // recovery is how long interrupted work may take. It is redelivered to another container after an AckWait of 30

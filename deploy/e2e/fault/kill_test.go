@@ -99,33 +99,31 @@ var _ = Describe("SIGTERM", func() {
 	})
 })
 
-var _ = Describe("Two watchers", func() {
-	It("hand over when the leader is killed and when it stops", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
-		election := []string{
-			"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=8s",
-			"--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=300ms",
-		}
-		leader := w.Launch(ctx, world.Watcher, election...)
-		leader.EventuallyReady(ctx)
-		Eventually(func() []string { return leader.Log.Matching(`"leading"`) }).Should(HaveLen(1))
-		standby := w.Launch(ctx, world.Watcher, election...)
-		standby.EventuallyReady(ctx)
-		load := w.Begin(ctx, 40)
-		load.EventuallyEnds(ctx, time.Minute)
-		Expect(standby.Metric(ctx, "curlmethat_watcher_wants_published_total")).To(BeZero())
+var _ = It("Two watchers hand over when the leader is killed and when it stops", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{Without: []string{world.Watcher}, Flags: neverParking()})
+	election := []string{
+		"--leader-elect", "--leader-elect-namespace=" + w.Namespace, "--leader-elect-lease-duration=8s",
+		"--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=300ms",
+	}
+	leader := w.Launch(ctx, world.Watcher, election...)
+	leader.EventuallyReady(ctx)
+	Eventually(func() []string { return leader.Log.Matching(`"leading"`) }).Should(HaveLen(1))
+	standby := w.Launch(ctx, world.Watcher, election...)
+	standby.EventuallyReady(ctx)
+	load := w.Begin(ctx, 40)
+	load.EventuallyEnds(ctx, time.Minute)
+	Expect(standby.Metric(ctx, "curlmethat_watcher_wants_published_total")).To(BeZero())
 
-		Expect(leader.Kill()).To(Succeed())
-		w.Fill(ctx, "after", "after the kill")
-		Expect(standby.Log.Matching(`"leading"`)).To(HaveLen(1))
+	Expect(leader.Kill()).To(Succeed())
+	w.Fill(ctx, "after", "after the kill")
+	Expect(standby.Log.Matching(`"leading"`)).To(HaveLen(1))
 
-		leader.Restart(ctx)
-		standby.ShouldStop(ctx)
-		w.Fill(ctx, "end", "after the end")
-		w.EventuallyQuiet(ctx)
-		Expect(w.Published(ctx)).To(Equal(42), "messages in the stream")
-		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
-	})
+	leader.Restart(ctx)
+	standby.ShouldStop(ctx)
+	w.Fill(ctx, "end", "after the end")
+	w.EventuallyQuiet(ctx)
+	Expect(w.Published(ctx)).To(Equal(42), "messages in the stream")
+	Expect(load.MostHits()).To(Equal(1), "GETs of one page")
 })
 
 // neverParking returns flags with enough slots for all keys, so that the fetcher publishes no timers that park
@@ -303,44 +301,42 @@ func fill(ctx context.Context, w *world.World) (empty func(context.Context)) {
 // the writer trusts its own last write.
 const restoreLimit = time.Minute
 
-var _ = Describe("A restored backup", func() {
-	It("of etcd fills its objects and forgets newer ones", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
-		plane := startPlane(ctx, home)
-		DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
-		cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
-		w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
-		w.Origin.Page("/refreshed").Tagged()
-		page, _ := w.Fill(ctx, "refreshed", "older", world.Annotated(refreshKey, "1s"))
-		_, edited := w.Fill(ctx, "edited", "once")
-		_, deleted := w.Fill(ctx, "deleted", "once")
-		w.EventuallyQuiet(ctx)
-		Expect(plane.Stop(ctx)).To(Succeed())
-		world.ReplaceDir(saved, home)
+var _ = It("A restored backup of etcd fills its objects and forgets newer ones", func(ctx SpecContext) {
+	dir := GinkgoT().TempDir()
+	home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
+	plane := startPlane(ctx, home)
+	DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
+	cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
+	w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
+	w.Origin.Page("/refreshed").Tagged()
+	page, _ := w.Fill(ctx, "refreshed", "older", world.Annotated(refreshKey, "1s"))
+	_, edited := w.Fill(ctx, "edited", "once")
+	_, deleted := w.Fill(ctx, "deleted", "once")
+	w.EventuallyQuiet(ctx)
+	Expect(plane.Stop(ctx)).To(Succeed())
+	world.ReplaceDir(saved, home)
 
-		plane = startPlane(ctx, home)
-		page.Says("newer")
-		other := w.Origin.Page("/other").Says("other")
-		w.Create(ctx, "later", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
-			EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "newer")
-		edited.Ask(ctx, "mydata="+other.URL())
-		edited.EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
-		deleted.Delete(ctx)
-		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(Equal(2), "refreshes")
-		Expect(plane.Stop(ctx)).To(Succeed())
-		world.ReplaceDir(home, saved)
-		plane = startPlane(ctx, home)
-		w.Restored(ctx)
+	plane = startPlane(ctx, home)
+	page.Says("newer")
+	other := w.Origin.Page("/other").Says("other")
+	w.Create(ctx, "later", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
+		EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "newer")
+	edited.Ask(ctx, "mydata="+other.URL())
+	edited.EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
+	deleted.Delete(ctx)
+	Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(Equal(2), "refreshes")
+	Expect(plane.Stop(ctx)).To(Succeed())
+	world.ReplaceDir(home, saved)
+	plane = startPlane(ctx, home)
+	w.Restored(ctx)
 
-		eventuallyRight(ctx, w, "refreshed", "newer")
-		eventuallyRight(ctx, w, "edited", "once")
-		eventuallyRight(ctx, w, "deleted", "once")
-		w.Create(ctx, "after", world.Asking("mydata="+other.URL())).
-			EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
-		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).WithTimeout(restoreLimit).
-			Should(Equal(1), "refreshes, none of a missing object")
-	})
+	eventuallyRight(ctx, w, "refreshed", "newer")
+	eventuallyRight(ctx, w, "edited", "once")
+	eventuallyRight(ctx, w, "deleted", "once")
+	w.Create(ctx, "after", world.Asking("mydata="+other.URL())).
+		EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
+	Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).WithTimeout(restoreLimit).
+		Should(Equal(1), "refreshes, none of a missing object")
 })
 
 // startPlane starts a control plane with its data in a folder.
@@ -360,23 +356,21 @@ func eventuallyRight(ctx context.Context, w *world.World, name, text string) {
 	}).WithTimeout(restoreLimit).WithPolling(50 * time.Millisecond).Should(Succeed())
 }
 
-var _ = Describe("A ConfigMap with other writers", func() {
-	It("is filled despite constant edits, which are kept", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/busy").Says("between the edits")
-		cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
-		edits := 0
-		stop := world.Meanwhile(ctx, func() {
-			edits++
-			cm.Put(ctx, "counter", fmt.Sprint(edits))
-		})
-		cm.Ask(ctx, "mydata="+page.URL())
-		cm.EventuallyHasData(ctx, "mydata", "between the edits")
-		cm.Drop(ctx, "mydata")
-		cm.EventuallyHasData(ctx, "mydata", "between the edits")
-		stop()
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"counter": fmt.Sprint(edits), "mydata": "between the edits"}))
-		Expect(cm.Writes(ctx)).To(Equal(2))
+var _ = It("A ConfigMap with other writers is filled despite constant edits, which are kept", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	page := w.Origin.Page("/busy").Says("between the edits")
+	cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
+	edits := 0
+	stop := world.Meanwhile(ctx, func() {
+		edits++
+		cm.Put(ctx, "counter", fmt.Sprint(edits))
 	})
+	cm.Ask(ctx, "mydata="+page.URL())
+	cm.EventuallyHasData(ctx, "mydata", "between the edits")
+	cm.Drop(ctx, "mydata")
+	cm.EventuallyHasData(ctx, "mydata", "between the edits")
+	stop()
+	w.EventuallyQuiet(ctx)
+	Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"counter": fmt.Sprint(edits), "mydata": "between the edits"}))
+	Expect(cm.Writes(ctx)).To(Equal(2))
 })

@@ -615,44 +615,42 @@ func large() *corev1.ConfigMap {
 	return cm
 }
 
-var _ = Describe("The writer with its policy", func() {
-	It("does all its work", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-			world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace).Kubeconfig },
-		}})
-		text := w.Origin.Page("/text").Says("first")
-		mixed := w.Origin.Page("/mixed").Serves([]byte{0xff})
-		cm := w.Create(ctx, "news", world.Holding("theirs", "stays"),
-			world.Asking("text="+text.URL()+"\nmixed="+mixed.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-		cm.EventuallyHasData(ctx, "text", "first")
-		cm.EventuallyHasBinary(ctx, "mixed", []byte{0xff})
+var _ = It("The writer with its policy does all its work", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
+		world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace).Kubeconfig },
+	}})
+	text := w.Origin.Page("/text").Says("first")
+	mixed := w.Origin.Page("/mixed").Serves([]byte{0xff})
+	cm := w.Create(ctx, "news", world.Holding("theirs", "stays"),
+		world.Asking("text="+text.URL()+"\nmixed="+mixed.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+	cm.EventuallyHasData(ctx, "text", "first")
+	cm.EventuallyHasBinary(ctx, "mixed", []byte{0xff})
 
-		By("changing, moving, repairing and pruning")
-		text.Says("second")
-		mixed.Says("words")
-		cm.EventuallyHasData(ctx, "text", "second")
-		cm.EventuallyHasData(ctx, "mixed", "words")
-		cm.Put(ctx, "text", "by hand")
-		cm.EventuallyHasData(ctx, "text", "second")
-		cm.Drop(ctx, "text")
-		cm.EventuallyHasData(ctx, "text", "second")
-		cm.Ask(ctx, "text="+text.URL())
-		cm.EventuallyLacks(ctx, "mixed")
-		cm.Unannotate(ctx, annotation.DefaultKey)
-		cm.EventuallyLacks(ctx, "text")
-		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("theirs", "stays"))
+	By("changing, moving, repairing and pruning")
+	text.Says("second")
+	mixed.Says("words")
+	cm.EventuallyHasData(ctx, "text", "second")
+	cm.EventuallyHasData(ctx, "mixed", "words")
+	cm.Put(ctx, "text", "by hand")
+	cm.EventuallyHasData(ctx, "text", "second")
+	cm.Drop(ctx, "text")
+	cm.EventuallyHasData(ctx, "text", "second")
+	cm.Ask(ctx, "text="+text.URL())
+	cm.EventuallyLacks(ctx, "mixed")
+	cm.Unannotate(ctx, annotation.DefaultKey)
+	cm.EventuallyLacks(ctx, "text")
+	Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("theirs", "stays"))
 
-		By("reporting failures, occupied keys and immutable ConfigMaps")
-		broken := w.Origin.Page("/broken").Fails(404)
-		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
-		ill.EventuallyReports(ctx, "text", "BadStatus")
-		occupied := w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+text.URL()))
-		occupied.EventuallyHasEvents(ctx, "KeyExists")
-		immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
-		immutable.EventuallyHasEvents(ctx, "Immutable")
+	By("reporting failures, occupied keys and immutable ConfigMaps")
+	broken := w.Origin.Page("/broken").Fails(404)
+	ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
+	ill.EventuallyReports(ctx, "text", "BadStatus")
+	occupied := w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+text.URL()))
+	occupied.EventuallyHasEvents(ctx, "KeyExists")
+	immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
+	immutable.EventuallyHasEvents(ctx, "Immutable")
 
-		w.EventuallyQuiet(ctx)
-		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="rejected"`)).To(BeZero())
-		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="forbidden"`)).To(BeZero())
-	})
+	w.EventuallyQuiet(ctx)
+	Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="rejected"`)).To(BeZero())
+	Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="forbidden"`)).To(BeZero())
 })

@@ -78,20 +78,18 @@ func tried(nc *nats.Conn, c cell) bool {
 	return err == nil || !strings.Contains(err.Error(), `"`+c.subject+`"`)
 }
 
-var _ = Describe("The permissions", func() {
-	It("match permissions.csv cell by cell", func(ctx SpecContext) {
-		b := start(ctx, overTLS)
-		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
-		connections := map[string]*nats.Conn{}
-		for _, c := range cells() {
-			nc := connections[c.identity]
-			if nc == nil {
-				nc = b.connect(c.identity)
-				connections[c.identity] = nc
-			}
-			Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
+var _ = It("The permissions match permissions.csv cell by cell", func(ctx SpecContext) {
+	b := start(ctx, overTLS)
+	suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{}))
+	connections := map[string]*nats.Conn{}
+	for _, c := range cells() {
+		nc := connections[c.identity]
+		if nc == nil {
+			nc = b.connect(c.identity)
+			connections[c.identity] = nc
 		}
-	})
+		Expect(tried(nc, c)).To(Equal(c.may), "may %s %s %s (%s)", c.identity, c.operation, c.subject, c.what)
+	}
 })
 
 // grant is a pattern that accounts.conf grants to an identity.
@@ -138,26 +136,24 @@ func (b *broker) listeners(ctx SpecContext) (all []string) {
 	return all
 }
 
-var _ = Describe("Patterns in accounts.conf", func() {
-	It("match one subscription of the server each", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{HistoryBytes: 16 << 20}))
-		publish := parsed(b.accounts()).granted(b)
-		Expect(len(publish)).To(BeNumerically(">", 100))
-		listeners := b.listeners(ctx)
-		for _, p := range publish {
-			var reached []string
-			for _, subject := range listeners {
-				if server.SubjectsCollide(p.pattern, subject) {
-					reached = append(reached, subject)
-				}
+var _ = It("Patterns in accounts.conf match one subscription of the server each", func(ctx SpecContext) {
+	b := start(ctx, plain)
+	suitetest.Must(pipeline.Ensure(ctx, b.jetStream(), pipeline.Topology{HistoryBytes: 16 << 20}))
+	publish := parsed(b.accounts()).granted(b)
+	Expect(len(publish)).To(BeNumerically(">", 100))
+	listeners := b.listeners(ctx)
+	for _, p := range publish {
+		var reached []string
+		for _, subject := range listeners {
+			if server.SubjectsCollide(p.pattern, subject) {
+				reached = append(reached, subject)
 			}
-			if strings.ContainsAny(p.pattern, "*>") {
-				Expect(reached).To(HaveLen(1), "%s may publish %s", p.identity, p.pattern)
-			}
-			Expect(len(reached)).To(BeNumerically("<=", 1), "%s may publish %s", p.identity, p.pattern)
 		}
-	})
+		if strings.ContainsAny(p.pattern, "*>") {
+			Expect(reached).To(HaveLen(1), "%s may publish %s", p.identity, p.pattern)
+		}
+		Expect(len(reached)).To(BeNumerically("<=", 1), "%s may publish %s", p.identity, p.pattern)
+	}
 })
 
 // closing is how long a server may take to close a connection with an unknown protocol.
@@ -462,14 +458,12 @@ func (u configuredUser) commandOf(account, name string, text io.Writer) {
 // shippedCommands is the file with the nsc commands.
 const shippedCommands = "../../nats/nsc.sh"
 
-var _ = Describe("The commands in nsc.sh", func() {
-	It("create the accounts and users of accounts.conf", func(ctx SpecContext) {
-		b := start(ctx, plain)
-		commands := parsed(b.accounts()).commands(b)
-		if os.Getenv("UPDATE_NSC") != "" {
-			head, _, _ := strings.Cut(read(shippedCommands), "\n\n")
-			Expect(os.WriteFile(shippedCommands, []byte(head+"\n"+commands), 0o755)).To(Succeed())
-		}
-		Expect(read(shippedCommands)).To(HaveSuffix("\n" + commands))
-	})
+var _ = It("The commands in nsc.sh create the accounts and users of accounts.conf", func(ctx SpecContext) {
+	b := start(ctx, plain)
+	commands := parsed(b.accounts()).commands(b)
+	if os.Getenv("UPDATE_NSC") != "" {
+		head, _, _ := strings.Cut(read(shippedCommands), "\n\n")
+		Expect(os.WriteFile(shippedCommands, []byte(head+"\n"+commands), 0o755)).To(Succeed())
+	}
+	Expect(read(shippedCommands)).To(HaveSuffix("\n" + commands))
 })

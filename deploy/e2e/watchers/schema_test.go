@@ -219,18 +219,16 @@ var _ = Describe("kubectl", func() {
 	})
 })
 
-var _ = Describe("The samples of Watchers", func() {
-	It("are accepted", func(ctx SpecContext) {
-		namespace := env.Cluster.Namespace(ctx)
-		manifests := strings.Split(string(suitetest.Must(os.ReadFile("../../samples/watchers.yaml"))), "\n---\n")
-		Expect(manifests).To(And(HaveLen(3), HaveEach(HavePrefix("# "))))
-		for _, manifest := range manifests {
-			sample := &unstructured.Unstructured{}
-			Expect(yaml.Unmarshal([]byte(manifest), &sample.Object)).To(Succeed())
-			Expect(world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, sample, strictDryRun))).
-				To(Succeed(), manifest)
-		}
-	})
+var _ = It("The samples of Watchers are accepted", func(ctx SpecContext) {
+	namespace := env.Cluster.Namespace(ctx)
+	manifests := strings.Split(string(suitetest.Must(os.ReadFile("../../samples/watchers.yaml"))), "\n---\n")
+	Expect(manifests).To(And(HaveLen(3), HaveEach(HavePrefix("# "))))
+	for _, manifest := range manifests {
+		sample := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(manifest), &sample.Object)).To(Succeed())
+		Expect(world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, sample, strictDryRun))).
+			To(Succeed(), manifest)
+	}
 })
 
 // Flux, Argo CD and others assess a resource only by these rules.

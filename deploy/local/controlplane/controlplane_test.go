@@ -111,30 +111,26 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 	})
 })
 
-var _ = Describe("A remote API server", func() {
-	It("serves on its host name and loopback, and keeps its keys", func() {
-		dir := GinkgoT().TempDir()
-		Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
-		serving, kubeconfig := filepath.Join(dir, "pki", "apiserver.crt"), filepath.Join(dir, "kubeconfig")
-		first := suitetest.Must(os.ReadFile(serving))
-		Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
-		Expect(os.ReadFile(serving)).To(Equal(first))
+var _ = It("A remote API server serves on its host name and loopback, and keeps its keys", func() {
+	dir := GinkgoT().TempDir()
+	Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
+	serving, kubeconfig := filepath.Join(dir, "pki", "apiserver.crt"), filepath.Join(dir, "kubeconfig")
+	first := suitetest.Must(os.ReadFile(serving))
+	Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
+	Expect(os.ReadFile(serving)).To(Equal(first))
 
-		pair := suitetest.Must(tls.LoadX509KeyPair(serving, filepath.Join(dir, "pki", "apiserver.key")))
-		for _, host := range []string{"kube-apiserver", "localhost", "127.0.0.1"} {
-			Expect(pair.Leaf.VerifyHostname(host)).To(Succeed(), host)
-		}
-		Expect(suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig)).Host).To(Equal("https://kube-apiserver:6443"))
-		for _, path := range []string{kubeconfig, filepath.Join(dir, "pki", "apiserver.key")} {
-			Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
-		}
-	})
+	pair := suitetest.Must(tls.LoadX509KeyPair(serving, filepath.Join(dir, "pki", "apiserver.key")))
+	for _, host := range []string{"kube-apiserver", "localhost", "127.0.0.1"} {
+		Expect(pair.Leaf.VerifyHostname(host)).To(Succeed(), host)
+	}
+	Expect(suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig)).Host).To(Equal("https://kube-apiserver:6443"))
+	for _, path := range []string{kubeconfig, filepath.Join(dir, "pki", "apiserver.key")} {
+		Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
+	}
 })
 
-var _ = Describe("A control plane without programs", func() {
-	It("names the program that cannot run", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: controlplane.Programs{Dir: dir}})).Error().
-			To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
-	})
+var _ = It("A control plane without programs names the program that cannot run", func(ctx SpecContext) {
+	dir := GinkgoT().TempDir()
+	Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: controlplane.Programs{Dir: dir}})).Error().
+		To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
 })

@@ -338,26 +338,24 @@ var _ = Describe("the operator's settings", func() {
 	})
 })
 
-var _ = Describe("The NetworkPolicy of the chart", func() {
-	It("denies each range that the fetcher itself denies", func() {
-		file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
-		var values struct {
-			NetworkPolicy struct {
-				PrivateCIDRs []netip.Prefix `yaml:"privateCIDRs"`
-			} `yaml:"networkPolicy"`
-		}
-		Expect(yaml.Unmarshal(file, &values)).To(Succeed())
-		private := values.NetworkPolicy.PrivateCIDRs
-		Expect(private).NotTo(BeEmpty())
+var _ = It("The NetworkPolicy of the chart denies each range that the fetcher itself denies", func() {
+	file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
+	var values struct {
+		NetworkPolicy struct {
+			PrivateCIDRs []netip.Prefix `yaml:"privateCIDRs"`
+		} `yaml:"networkPolicy"`
+	}
+	Expect(yaml.Unmarshal(file, &values)).To(Succeed())
+	private := values.NetworkPolicy.PrivateCIDRs
+	Expect(private).NotTo(BeEmpty())
 
-		ranges := slices.Concat(egress.ProviderPrefixes(), ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes,
-			[]netip.Prefix{ssrf.IPv6NAT64Prefix})
-		for _, closed := range ranges {
-			Expect(slices.ContainsFunc(private, func(p netip.Prefix) bool {
-				return p.Bits() <= closed.Bits() && p.Contains(closed.Addr())
-			})).To(BeTrue(), "networkPolicy.privateCIDRs lacks %s", closed)
-		}
-	})
+	ranges := slices.Concat(egress.ProviderPrefixes(), ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes,
+		[]netip.Prefix{ssrf.IPv6NAT64Prefix})
+	for _, closed := range ranges {
+		Expect(slices.ContainsFunc(private, func(p netip.Prefix) bool {
+			return p.Bits() <= closed.Bits() && p.Contains(closed.Addr())
+		})).To(BeTrue(), "networkPolicy.privateCIDRs lacks %s", closed)
+	}
 })
 
 const policyFile = `
@@ -627,16 +625,14 @@ var _ = Describe("a name", func() {
 	})
 })
 
-var _ = Describe("the text of a denial", func() {
-	It("names the rule, but no address, port or host", func() {
-		texts := map[string]egress.Rule{}
-		for _, rule := range egress.Rules() {
-			text := (&egress.DeniedError{Rule: rule}).Error()
-			Expect(text).To(MatchRegexp(`^(the|its?) [^\d]+(8192 characters)?$`))
-			Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", rule)
-			texts[text] = rule
-		}
-	})
+var _ = It("the text of a denial names the rule, but no address, port or host", func() {
+	texts := map[string]egress.Rule{}
+	for _, rule := range egress.Rules() {
+		text := (&egress.DeniedError{Rule: rule}).Error()
+		Expect(text).To(MatchRegexp(`^(the|its?) [^\d]+(8192 characters)?$`))
+		Expect(texts).NotTo(HaveKey(text), "it does not tell %s from others", rule)
+		texts[text] = rule
+	}
 })
 
 //go:embed testdata/urls.json

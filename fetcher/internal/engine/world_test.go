@@ -499,25 +499,6 @@ var _ = Describe("A good response", func() {
 		Expect(conditional.Load()).To(BeFalse())
 	})
 
-	It("to a refused condition ends conditional GETs of the URL", func() {
-		var refused atomic.Int32
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("If-None-Match") != "" {
-				refused.Add(1)
-				fails(http.StatusPreconditionFailed)(w, r)
-				return
-			}
-			tagged(`"v1"`, "hello there")(w, r)
-		})
-		f := w.fetcher()
-		f.fetch(w.want(o.URL, every(10*time.Minute)))
-		for range 5 {
-			f.elapse()
-			Expect(w.timer().GetFirstFailedAt()).To(BeNil())
-		}
-		Expect(refused.Load()).To(BeEquivalentTo(1))
-	})
-
 	DescribeTable("or failure is dropped if its want was replaced during the fetch",
 		func(respond http.HandlerFunc, change func(*v1.Want)) {
 			o, f := serve(w.replacing(respond, change)), w.fetcher()

@@ -672,27 +672,25 @@ var _ = Describe("the files of an entry", func() {
 	})
 })
 
-var _ = Describe("a 401 or 403", func() {
-	It("says which credential was sent", func(ctx SpecContext) {
-		port := serveHTTP(redirectOr("", http.StatusForbidden))
-		cfg := shortLimits()
-		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
-			"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
-				"ports: [%d], headers: {X-A: b}}\n", host, port))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
-		refusal := func(namespace, path string) *get.Error {
-			GinkgoHelper()
-			return errorOf(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
-		}
-		Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
-		Expect(refusal("team-b", "/").Credential).To(BeEmpty())
-		Expect(refusal("team-b", "/").Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL))
-		elsewhere := refusal("team-a", "/?to=http://"+hostPort("other.example.com", port)+"/")
-		Expect(elsewhere.Credential).To(BeEmpty())
-		Expect(elsewhere.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED), "another host refused")
-		Expect(client.Credential("team-a", urlOf(port, "/"))).
-			To(Equal("the credential of entry 2 of the header file is sent"))
-		Expect(client.Credential("team-b", urlOf(port, "/"))).
-			To(Equal("no credential is configured for this URL and namespace"))
-	})
+var _ = It("a 401 or 403 says which credential was sent", func(ctx SpecContext) {
+	port := serveHTTP(redirectOr("", http.StatusForbidden))
+	cfg := shortLimits()
+	cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
+		"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
+			"ports: [%d], headers: {X-A: b}}\n", host, port))
+	client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+	refusal := func(namespace, path string) *get.Error {
+		GinkgoHelper()
+		return errorOf(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))
+	}
+	Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
+	Expect(refusal("team-b", "/").Credential).To(BeEmpty())
+	Expect(refusal("team-b", "/").Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL))
+	elsewhere := refusal("team-a", "/?to=http://"+hostPort("other.example.com", port)+"/")
+	Expect(elsewhere.Credential).To(BeEmpty())
+	Expect(elsewhere.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED), "another host refused")
+	Expect(client.Credential("team-a", urlOf(port, "/"))).
+		To(Equal("the credential of entry 2 of the header file is sent"))
+	Expect(client.Credential("team-b", urlOf(port, "/"))).
+		To(Equal("no credential is configured for this URL and namespace"))
 })
