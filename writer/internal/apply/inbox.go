@@ -37,11 +37,12 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	d.SetTrace(span.SpanContext())
 	item, err := read(d.Subject(), d.Data(), a.config.Protected)
 	item.Trace = span.SpanContext()
-	if err != nil {
-		setSpanDeadLetter(span, err)
-		return pipeline.DeadLetter(err)
-	}
 	var write Write
+	if err != nil {
+		disposition := pipeline.DeadLetter(err)
+		setSpan(span, write, disposition)
+		return disposition
+	}
 	if a.deps.Breaker.Pass(d.Draining()) {
 		done, fits := a.queue.Do(ctx, item, len(d.Data()))
 		if write = done; !fits {
@@ -49,7 +50,7 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 		}
 	}
 	disposition := dispose(d, write)
-	setSpanWrite(span, write, disposition)
+	setSpan(span, write, disposition)
 	return disposition
 }
 
@@ -95,28 +96,24 @@ func (a *Applier) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 	line.Bytes("stack", with.PanicStack()).Msg("message was not handled, or its dead letter was not published, retrying")
 }
 
-// setSpanWrite records in a span what became of a result.
-func setSpanWrite(span trace.Span, w Write, d pipeline.Disposition) {
+// setSpan records in a span what became of a message.
+func setSpan(span trace.Span, w Write, d pipeline.Disposition) {
 	if !span.IsRecording() {
 		return
 	}
 	if w.Together > 1 {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(w.Together))
 	}
-	if w.Verdict == "" {
-		span.SetAttributes(tracing.Disposition.String(d.String()))
-		tracing.Fail(span, d.String())
+	if w.Verdict != "" {
+		span.SetAttributes(tracing.Verdict.String(string(w.Verdict)))
 		return
 	}
-	span.SetAttributes(tracing.Verdict.String(string(w.Verdict)))
-}
-
-// setSpanDeadLetter records a dead letter in a span.
-func setSpanDeadLetter(span trace.Span, why error) {
-	if span.IsRecording() {
-		span.SetAttributes(tracing.Disposition.String(pipeline.DeadLetter(why).String()))
-		tracing.Fail(span, pipeline.Reason(pipeline.FailureClass(why)))
+	reason := d.String()
+	if d.IsDeadLetter() {
+		reason = pipeline.Reason(pipeline.FailureClass(d.Err()))
 	}
+	span.SetAttributes(tracing.Disposition.String(d.String()))
+	tracing.Fail(span, reason)
 }
 
 // errMalformed means that a message cannot be applied.
