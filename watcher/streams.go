@@ -22,21 +22,6 @@ type streams struct {
 
 // epoch creates the streams if necessary, sets the clock and returns the epoch of the stream of requests.
 func (s *streams) epoch(ctx context.Context) (int64, error) {
-	epoch, err := s.ensure(ctx)
-	if err != nil {
-		return 0, err
-	}
-	stream, err := s.js.Stream(ctx, pipeline.Requests)
-	if err != nil {
-		return 0, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
-	}
-	if now := stream.CachedInfo().TimeStamp; !now.IsZero() { // an old server has none
-		s.clock.Set(now)
-	}
-	return epoch, nil
-}
-
-func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 	if s.config.ManageStreams != manageOff {
 		topology := s.config.Streams
 		topology.KeepExisting = s.config.ManageStreams == manageCreate
@@ -44,10 +29,16 @@ func (s *streams) ensure(ctx context.Context) (epoch int64, err error) {
 			s.log.Warn().Err(err).Msg("the history was not set up, so curlctl rollback may not work; " +
 				"--history-bytes=0 asks for none")
 		}
-		return pipeline.Ensure(ctx, s.js, topology)
+		if _, err := pipeline.Ensure(ctx, s.js, topology); err != nil {
+			return 0, err
+		}
 	}
-	epoch, _, err = pipeline.Epoch(ctx, s.js)
-	return epoch, err
+	stream, err := s.js.Stream(ctx, pipeline.Requests)
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", pipeline.Requests, err)
+	}
+	s.clock.Set(stream.CachedInfo().TimeStamp)
+	return stream.CachedInfo().Created.UnixMilli(), nil
 }
 
 // brokerTime is the broker's clock, because the machine's clock may be wrong. Until the broker has
