@@ -204,13 +204,17 @@ func KeyExists(key string) string {
 		"remove it from the ConfigMap, or choose another key"
 }
 
-// Contested says that another field manager has changed a key.
-func Contested(key, manager string) string {
-	by := "somebody else"
-	if manager != "" {
-		by = "field manager " + manager
+// ChangedBy says that another field manager (empty: unknown) has changed a key.
+func ChangedBy(key, manager string) string {
+	if manager == "" {
+		return "key " + key + " was changed by somebody else"
 	}
-	return "key " + key + " was changed by " + by + "; remove the key from its manifest"
+	return "key " + key + " was changed by field manager " + manager
+}
+
+// Contested says the same, and what to do.
+func Contested(key, manager string) string {
+	return ChangedBy(key, manager) + "; remove the key from its manifest"
 }
 
 // KeyOfOther is the sentence about a key that another installation keeps in sync.

@@ -73,11 +73,8 @@ func For(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan
 		p.retractAllBut(nil)
 	case o.Invalid != nil:
 		// A mistake in the text is no reason to remove data.
-		p.plan.Notices = append(p.plan.Notices, Notice{
-			Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
-			Note:       o.Invalid.Error(),
-			Occurrence: o.Invalid.Error(),
-		})
+		text := o.Invalid.Error()
+		p.notice(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), "", text, text)
 		p.retractAllBut(nil)
 		p.compareProblem()
 	default:
@@ -135,13 +132,12 @@ func (p *planner) reportProblems(problems []annotation.Problem) {
 		if problem.Adjusted {
 			reason = pipeline.ReasonAdjusted
 		}
-		p.plan.Notices = append(p.plan.Notices, Notice{
-			Reason:     reason,
-			Key:        problem.Key,
-			Note:       problem.Text,
-			Occurrence: occurrence,
-		})
+		p.notice(reason, problem.Key, problem.Text, occurrence)
 	}
+}
+
+func (p *planner) notice(reason, key, note, occurrence string) {
+	p.plan.Notices = append(p.plan.Notices, Notice{Reason: reason, Key: key, Note: note, Occurrence: occurrence})
 }
 
 // Orphans returns the keys with a status of this installation that no pair names, sorted. An invalid pair
@@ -233,12 +229,8 @@ func (p *planner) occupied(pair annotation.Pair, entry status.Entry) {
 
 // exists reports a key that another manager or installation owns. Nothing is fetched for it.
 func (p *planner) exists(key, text string) {
-	p.plan.Notices = append(p.plan.Notices, Notice{
-		Reason:     pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
-		Key:        key,
-		Note:       text + " [" + sentence.WhyEmpty(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS) + "]",
-		Occurrence: key,
-	})
+	const class = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
+	p.notice(pipeline.Reason(class), key, text+" ["+sentence.WhyEmpty(class)+"]", key)
 	if _, wanted := p.wants[key]; wanted {
 		p.plan.Retract = append(p.plan.Retract, key)
 	}
@@ -298,41 +290,23 @@ func (p *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantinde
 
 // reportDrift reports a changed key once per repair, however often it changes until then.
 func (p *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
-	var note string
+	note := "key " + key + " was removed"
 	switch owner.State {
 	case annotation.None:
-		note = "key " + key + " was removed; it is fetched again"
 	case annotation.Foreign:
-		by := "somebody else"
-		if manager := owner.Manager(); manager != "" {
-			by = "field manager " + manager
-		}
-		note = "key " + key + " was changed by " + by + "; it is fetched again"
+		note = sentence.ChangedBy(key, owner.Manager())
 	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
-	p.plan.Notices = append(p.plan.Notices, Notice{
-		Reason:     pipeline.ReasonDrifted,
-		Key:        key,
-		Note:       note,
-		Occurrence: key + "\x00" + written.String(),
-	})
+	p.notice(pipeline.ReasonDrifted, key, note+"; it is fetched again", key+"\x00"+written.String())
 }
 
 func (p *planner) want(pair annotation.Pair) *v1.Want {
 	o := p.object
 	w := &v1.Want{
-		Namespace:       o.Namespace,
-		Name:            o.Name,
-		Key:             pair.Key,
-		Uid:             string(o.UID),
-		ResourceVersion: o.ResourceVersion(),
-		Url:             pair.URL,
-		Now:             o.Request.Now,
-		Sha256:          o.Request.SHA256[pair.Key],
-		Epoch:           max(p.epoch, p.fence(pair.Key).Epoch),
-		ReadFirst:       p.unproven(pair.Key),
-		ObservedAt:      timestamppb.New(o.SeenAt),
+		Namespace: o.Namespace, Name: o.Name, Key: pair.Key, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
+		Url: pair.URL, Now: o.Request.Now, Sha256: o.Request.SHA256[pair.Key], ReadFirst: p.unproven(pair.Key),
+		Epoch: max(p.epoch, p.fence(pair.Key).Epoch), ObservedAt: timestamppb.New(o.SeenAt),
 	}
 	if interval := o.Request.Interval(pair.Key); interval > 0 {
 		w.Refresh = durationpb.New(interval)

@@ -188,10 +188,8 @@ func (p *pacing) delayRepairs(
 
 func repairBackOff(key, manager string) plan.Notice {
 	return plan.Notice{
-		Reason:     pipeline.ReasonRepairBackOff,
-		Key:        key,
-		Note:       sentence.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
-		Occurrence: key,
+		Reason: pipeline.ReasonRepairBackOff, Key: key, Occurrence: key,
+		Note: sentence.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
 	}
 }
 

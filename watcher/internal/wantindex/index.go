@@ -76,14 +76,9 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 // OfDigest is Of for a want of this epoch or a later one whose Digest is known.
 func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 	return Want{
-		Fence:     status.Fence{Epoch: w.GetEpoch(), Seq: seq},
-		Digest:    digest,
-		Now:       w.GetNow(),
-		Drift:     w.GetDrift(),
-		Refreshes: w.GetRefresh().AsDuration() > 0,
-		Forced:    w.GetCause() == v1.Cause_CAUSE_NOW,
-		Version:   kube.ParseVersion(w.GetResourceVersion()),
-		At:        at,
+		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Drift: w.GetDrift(),
+		Refreshes: w.GetRefresh().AsDuration() > 0, Forced: w.GetCause() == v1.Cause_CAUSE_NOW,
+		Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
 	}
 }
 
