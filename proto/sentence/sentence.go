@@ -54,7 +54,7 @@ func OfHost(host string, f *v1.Failure) string {
 	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
 		return detailed(cmp.Or(source(f), "the token URL")+" gave no token for "+host, ": ", f)
 	default:
-		return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()], "the request to %s failed"), host), ": ", f)
+		return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()].sentence, "the request to %s failed"), host), ": ", f)
 	}
 }
 
@@ -127,18 +127,29 @@ func specific(host string, f *v1.Failure) string {
 // shownDigits is the number of digits of a digest in a sentence.
 const shownDigits = 12
 
-// classes are the sentences about classes, with the host in place of %s.
-var classes = map[v1.FailureClass]string{
-	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     "fetching from %s is not allowed",
-	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         "%s was not found in DNS",
-	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     "could not connect to %s",
-	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         "TLS handshake with %s failed",
-	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            "%s did not respond in time",
-	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: "a redirect from %s was not followed",
-	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     "the body from %s is too large",
-	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    "the body from %s does not match curl-sha256",
-	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       "%s sent an unusable response",
-	v1.FailureClass_FAILURE_CLASS_POISON:             "the request to %s could not be completed",
+// classes are the sentences about classes, with the host in place of %s (empty: package sentence has others), and the
+// section of the page "Why is my key empty?" that explains the class (0: none). The numbers do not change.
+var classes = map[v1.FailureClass]struct {
+	sentence string
+	section  int
+}{
+	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: {"", 2},
+	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         {"", 3},
+	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     {"fetching from %s is not allowed", 4},
+	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         {"%s was not found in DNS", 5},
+	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     {"could not connect to %s", 6},
+	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            {"%s did not respond in time", 6},
+	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         {"TLS handshake with %s failed", 7},
+	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         {"", 8},
+	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: {"", 8},
+	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: {"a redirect from %s was not followed", 8},
+	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       {"%s sent an unusable response", 8},
+	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     {"the body from %s is too large", 9},
+	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    {"the body from %s does not match curl-sha256", 9},
+	v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED:   {"", 9},
+	v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:       {"", 10},
+	v1.FailureClass_FAILURE_CLASS_IMMUTABLE:          {"", 10},
+	v1.FailureClass_FAILURE_CLASS_POISON:             {"the request to %s could not be completed", 0},
 }
 
 // status returns a status code in words, with what to do about a success other than 200.
@@ -362,12 +373,10 @@ var details = map[v1.FailureDetail]detail{
 	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           {"no route to the host", ""},
 	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             {"no response", "%s closed the connection without a response"},
 	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: {
-		"incomplete response",
-		"%s closed the connection before the response was complete",
+		"incomplete response", "%s closed the connection before the response was complete",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: {
-		"plain HTTP",
-		"%s responded by plain HTTP to an https:// URL; " +
+		"plain HTTP", "%s responded by plain HTTP to an https:// URL; " +
 			"write http:// if that is meant (https:// is assumed where no scheme is written)",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: {
@@ -375,8 +384,7 @@ var details = map[v1.FailureDetail]detail{
 	},
 	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT: {"no connection in time", ""},
 	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: {
-		"no DNS server answered",
-		"the DNS lookup of %s failed: no DNS server answered",
+		"no DNS server answered", "the DNS lookup of %s failed: no DNS server answered",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP: {
 		"invalid gzip",
@@ -388,20 +396,19 @@ var details = map[v1.FailureDetail]detail{
 			"have it fixed, or use another URL, even if curl accepts it",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY: {
-		"no HTTP/1.1",
-		"%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
+		"no HTTP/1.1", "%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: {
-		"it has only a common name; " + "have one issued with the host as a subject alternative name", "",
+		"it has only a common name; have one issued with the host as a subject alternative name", "",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: {
 		"it is signed by an unknown authority, or the server does not send its intermediate certificate", "",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE: {
-		"the server asked for a client certificate, " + "and none is configured for this URL and namespace", "",
+		"the server asked for a client certificate, and none is configured for this URL and namespace", "",
 	},
 	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED: {
-		"the server does not accept the client certificate " + "for this URL and namespace", "",
+		"the server does not accept the client certificate for this URL and namespace", "",
 	},
 }
 
@@ -440,31 +447,10 @@ const page = "https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-emp
 
 // WhyEmpty returns the address of the section of that page that explains a failure (empty if there is none).
 func WhyEmpty(c v1.FailureClass) string {
-	n, found := sections[c]
-	if !found {
-		return ""
+	if n := classes[c].section; n > 0 {
+		return page + strconv.Itoa(n)
 	}
-	return page + strconv.Itoa(n)
-}
-
-// sections are the numbers of its headings. They do not change.
-var sections = map[v1.FailureClass]int{
-	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: 2,
-	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         3,
-	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     4,
-	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         5,
-	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     6,
-	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            6,
-	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         7,
-	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         8,
-	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: 8,
-	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: 8,
-	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       8,
-	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     9,
-	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    9,
-	v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED:   9,
-	v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:       10,
-	v1.FailureClass_FAILURE_CLASS_IMMUTABLE:          10,
+	return ""
 }
 
 func frequency(every time.Duration) string {
