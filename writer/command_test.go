@@ -128,7 +128,7 @@ var _ = Describe("A fetched body", func() {
 
 	It("stays when its pair is removed with --prune=false", func() {
 		w.stop()
-		w.config.Prune = false
+		w.config.Planner.Prune = false
 		w.start()
 		cm := w.create(asking("cm", "a="+url+" b="+url))
 		w.apply(w.content(w.want(cm, "a", url), "A"), w.content(w.want(cm, "b", url), "B"))

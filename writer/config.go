@@ -41,24 +41,16 @@ const maxConcurrency = 1024
 
 // Config is the configuration of the writer.
 type Config struct {
+	// Config is that of the applier. The Selection sets Protected and Decoder.
+	apply.Config
+
 	Service process.Options
 	Kube    kube.Options
 	// Selection selects the ConfigMaps to write.
 	Selection kube.Selection
-	// Concurrency is the maximum number of concurrent patches. Above 32, an API server on two cores
-	// gets slower, not busier.
-	Concurrency int
-	// Prune removes keys that are no longer annotated.
-	Prune bool
 	// TrustedKeys is the path of a file with one or two public NKeys of the watcher. If it is
 	// empty, no want is trusted and each object is read before it is written.
 	TrustedKeys string
-	// Writes and WriteBytes are the write budgets of one namespace.
-	Writes, WriteBytes budget.Config
-	// Events is the Event budget of one namespace.
-	Events budget.Config
-	// History says which bodies are kept for a rollback.
-	History apply.HistoryConfig
 }
 
 // BindFlags adds the flags of the writer.
@@ -67,7 +59,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	c.Kube.BindFlags(fs)
 	c.Selection.BindFlags(fs)
 	fs.IntVar(&c.Concurrency, "concurrency", 32, "maximum number of concurrent patches")
-	fs.BoolVar(&c.Prune, "prune", true, "remove a key that is no longer annotated")
+	fs.BoolVar(&c.Planner.Prune, "prune", true, "remove a key that is no longer annotated")
 	fs.StringVar(&c.TrustedKeys, "trusted-keys", "", "file with one or two public NKeys of the watcher, which signs "+
 		"wants, made by curlctl identities (without it each object is read before it is written)")
 	c.bindBudgets(fs)

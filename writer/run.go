@@ -79,12 +79,8 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}
-	return apply.New(apply.Config{
-		Protected: c.Selection.Protected, Concurrency: c.Concurrency,
-		Planner: plan.Planner{Prune: c.Prune},
-		Decoder: plan.Decoder{Grammar: grammar, Selector: selector},
-		Writes:  c.Writes, WriteBytes: c.WriteBytes, Events: c.Events, History: c.History,
-	}, d)
+	c.Protected, c.Decoder = c.Selection.Protected, plan.Decoder{Grammar: grammar, Selector: selector}
+	return apply.New(c.Config, d)
 }
 
 // Metrics returns the definitions of the writer's metrics.

@@ -47,7 +47,8 @@ type Config struct {
 	Decoder plan.Decoder
 	// Protected has the namespaces that are never served.
 	Protected []string
-	// Concurrency is the maximum number of objects that are worked on at a time.
+	// Concurrency is the maximum number of objects that are worked on at a time. Above 32, an API server on two cores
+	// gets slower, not busier.
 	Concurrency int
 	// Writes, WriteBytes and Events are the budgets of each namespace.
 	Writes, WriteBytes, Events budget.Config

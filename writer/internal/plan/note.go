@@ -31,9 +31,6 @@ func Reasons() []string {
 	return reasons
 }
 
-// fetchFailing reports whether the failure in entry is a failed fetch.
-func fetchFailing(entry status.Entry) bool { return entry.Failing() && !entry.Refused() }
-
 // Actions of Events.
 const (
 	actionFetch = "Fetch"

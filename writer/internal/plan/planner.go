@@ -87,7 +87,7 @@ func (b *builder) decide(i Item) Decision {
 	case -1: // older than the status
 		return Decision{Verdict: Late, sure: true}
 	case 0:
-		if i.Result.GetFailure() != nil || !fetchFailing(entry) {
+		if i.Result.GetFailure() != nil || !entry.Failing() || entry.Refused() {
 			return Decision{Verdict: Unchanged, Events: b.eventsOf(i, entry)}
 		}
 		// The trigger was delivered twice, and its second fetch succeeded.
