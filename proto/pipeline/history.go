@@ -86,7 +86,7 @@ func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {
 func (a *Archive) done(m *nats.Msg, err error) {
 	a.unconfirmed.Add(-int64(len(m.Data)))
 	if err != nil && !hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) { // else the body is there
-		a.report(fmt.Errorf("keep %s: %w", m.Subject, WrapServerError(err)))
+		a.report(fmt.Errorf("keep %s: %w", m.Subject, wrapServerError(err)))
 	}
 }
 

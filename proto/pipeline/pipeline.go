@@ -72,8 +72,8 @@ func hasCode(err error, codes ...jetstream.ErrorCode) bool {
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }
 
-// WrapServerError wraps an error of the server in the matching error of this package.
-func WrapServerError(err error) error {
+// wrapServerError wraps an error of the server in the matching error of this package.
+func wrapServerError(err error) error {
 	switch {
 	case hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant):
 		return fmt.Errorf("%w (%w)", ErrSuperseded, err)

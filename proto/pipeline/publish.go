@@ -121,7 +121,7 @@ func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uin
 	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
 		jetstream.WithExpectLastSequencePerSubject(last))
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, WrapServerError(err))
+		return 0, fmt.Errorf("%s: %w", what, wrapServerError(err))
 	}
 	return ack.Sequence, nil
 }
@@ -212,7 +212,7 @@ func (c *Client) publish(ctx context.Context, what string, m *nats.Msg, opts ...
 		case err == nil:
 			return *ack, nil
 		case !hasCode(err, codeWrongLastSequenceConstant):
-			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w", what, WrapServerError(err))
+			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w", what, wrapServerError(err))
 		case wait > askMax || !sleep(ctx, wait):
 			return jetstream.PubAck{}, fmt.Errorf("publish %s: %w (%w)", what, ErrInFlight, err)
 		}

@@ -21,8 +21,8 @@ import (
 // envPrefix is the prefix of each flag's environment variable: CURLMETHAT_NATS_URL sets --nats-url.
 const envPrefix = "CURLMETHAT_"
 
-// EnvName returns the environment variable that sets a flag.
-func EnvName(flag string) string {
+// envName returns the environment variable that sets a flag.
+func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
@@ -91,9 +91,9 @@ func (e ExitError) Unwrap() error { return e.Err }
 func ApplyEnv(flags *pflag.FlagSet) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
-		value, set := os.LookupEnv(EnvName(f.Name))
+		value, set := os.LookupEnv(envName(f.Name))
 		if set && !f.Changed && first == nil && flags.Set(f.Name, value) != nil {
-			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", EnvName(f.Name), value, f.Name)
+			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", envName(f.Name), value, f.Name)
 		}
 	})
 	return first
@@ -103,7 +103,7 @@ func ApplyEnv(flags *pflag.FlagSet) error {
 func describeEnv(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" && f.Name != "version" && !strings.Contains(f.Usage, envPrefix) {
-			f.Usage += " [" + EnvName(f.Name) + "]"
+			f.Usage += " [" + envName(f.Name) + "]"
 		}
 	})
 	for _, sub := range cmd.Commands() {

@@ -144,20 +144,20 @@ func (o *Options) UserConfig() (*rest.Config, error) {
 
 // BridgeKlog forwards the logs of Kubernetes libraries to the logger.
 func BridgeKlog(log zerolog.Logger) {
-	klog.SetLoggerWithOptions(Logr(log), klog.ContextualLogger(true))
+	klog.SetLoggerWithOptions(logrOf(log), klog.ContextualLogger(true))
 }
 
-// Logr returns the logger as a logr.Logger.
-func Logr(log zerolog.Logger) logr.Logger {
+// logrOf returns the logger as a logr.Logger.
+func logrOf(log zerolog.Logger) logr.Logger {
 	return logr.FromSlogHandler(slog.Handler(zerolog.NewSlogHandler(log)))
 }
 
-// DebugLogr returns Logr with everything at level debug, for libraries that log every try.
+// DebugLogr returns the logger as a logr.Logger, with everything at level debug, for libraries that log every try.
 func DebugLogr(log zerolog.Logger) logr.Logger {
 	if log.GetLevel() > zerolog.DebugLevel {
 		return logr.Discard()
 	}
-	return Logr(log)
+	return logrOf(log)
 }
 
 // Closable returns a copy of a configuration whose connections can be closed. It detects an unavailable API server and

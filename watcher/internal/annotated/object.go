@@ -57,17 +57,17 @@ func (o *Object) AskedAt() time.Time {
 }
 
 // Checked returns the object without keys that have an unusable expression. Only a worker may call it,
-// because compiling takes long. Others call AsChecked.
+// because compiling takes long. Others call asChecked.
 func (o *Object) Checked() *Object {
 	if o.checked != nil && o.checked.Load() == nil {
 		checked := o.Request.Checked()
 		o.checked.Store(&checked)
 	}
-	return o.AsChecked()
+	return o.asChecked()
 }
 
-// AsChecked returns the object as Checked did, or unchanged if Checked was not called.
-func (o *Object) AsChecked() *Object {
+// asChecked returns the object as Checked did, or unchanged if Checked was not called.
+func (o *Object) asChecked() *Object {
 	if o.checked == nil || o.checked.Load() == nil {
 		return o
 	}

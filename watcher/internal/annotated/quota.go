@@ -84,7 +84,7 @@ func (q *Quota) Get(name types.NamespacedName) *Object {
 
 // AsAnnotated returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
 func (q *Quota) AsAnnotated(name types.NamespacedName) *Object {
-	return q.get(name, (*Object).AsChecked)
+	return q.get(name, (*Object).asChecked)
 }
 
 func (q *Quota) get(name types.NamespacedName, checked func(*Object) *Object) *Object {

@@ -177,20 +177,17 @@ func (p *pacing) delayRepairs(
 		}
 		if !r.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
 			r.Reported = true
-			of.Notices = append(of.Notices, repairBackOff(w.Key, annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()))
+			manager := annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()
+			of.Notices = append(of.Notices, plan.Notice{
+				Reason: pipeline.ReasonRepairBackOff, Key: w.Key, Occurrence: w.Key,
+				Note: sentence.Contested(w.Key, manager) + "; repeated changes are repaired at growing intervals",
+			})
 		}
 		wait := r.Wait(now)
 		again = pace.Soonest(again, wait)
 		return wait > 0
 	})
 	return again
-}
-
-func repairBackOff(key, manager string) plan.Notice {
-	return plan.Notice{
-		Reason: pipeline.ReasonRepairBackOff, Key: key, Occurrence: key,
-		Note: sentence.Contested(key, manager) + "; repeated changes are repaired at growing intervals",
-	}
 }
 
 // repaired counts a repair.
