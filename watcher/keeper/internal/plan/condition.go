@@ -16,7 +16,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	sentence "github.com/kv8s/curl-me-that/proto/sentence"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -159,11 +159,8 @@ func (in Input) condition(kind string, v verdict) metav1.Condition {
 
 // ready returns the value of Ready, and whether the Watcher is stalled: only an edit helps.
 func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
-	if in.Obstacle != nil {
-		return verdict{metav1.ConditionFalse, in.Obstacle.Reason, in.Obstacle.Message}, true
-	}
-	if in.Plan.Problem != nil {
-		return verdict{metav1.ConditionFalse, in.Plan.Problem.Reason, in.Plan.Problem.Message}, true
+	if problem := cmp.Or(in.Obstacle, in.Plan.Problem); problem != nil {
+		return verdict{metav1.ConditionFalse, problem.Reason, problem.Message}, true
 	}
 	if first(sources, isImmutable) != nil {
 		return verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true

@@ -14,6 +14,7 @@ import (
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
+	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 const (
@@ -205,9 +206,7 @@ func CountPods(p *Plan, pods []*Pod, now time.Time) Count {
 				if seen.State = c.at(now); seen.State == Failing {
 					seen.Reason = c.Reason
 				}
-				if wait := c.Steady.Sub(now); wait > 0 && (count.Again == 0 || wait < count.Again) {
-					count.Again = wait
-				}
+				count.Again = pace.Soonest(count.Again, max(0, c.Steady.Sub(now)))
 			}
 			count.add(pod.NamespacedName, seen, p.Generation)
 		}
