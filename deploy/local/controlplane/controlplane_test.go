@@ -113,10 +113,10 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 
 var _ = It("A remote API server serves on its host name and loopback, and keeps its keys", func() {
 	dir := GinkgoT().TempDir()
-	Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
+	Expect(controlplane.Prepare(dir, "kube-apiserver")).To(Succeed())
 	serving, kubeconfig := filepath.Join(dir, "pki", "apiserver.crt"), filepath.Join(dir, "kubeconfig")
 	first := suitetest.Must(os.ReadFile(serving))
-	Expect(controlplane.Prepare(dir, "kube-apiserver", "6443")).To(Succeed())
+	Expect(controlplane.Prepare(dir, "kube-apiserver")).To(Succeed())
 	Expect(os.ReadFile(serving)).To(Equal(first))
 
 	pair := suitetest.Must(tls.LoadX509KeyPair(serving, filepath.Join(dir, "pki", "apiserver.key")))

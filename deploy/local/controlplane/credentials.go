@@ -110,14 +110,14 @@ func (d dataDir) createCredentials(host string) error {
 }
 
 // Prepare writes pki/ and the kubeconfig of the administrator for a kube-apiserver that runs elsewhere, such as in
-// a container, at a host and port. Its certificate is also valid for loopback. Existing credentials are kept.
-func Prepare(dir, host, port string) error {
+// a container, at port 6443 of a host. Its certificate is also valid for loopback. Existing credentials are kept.
+func Prepare(dir, host string) error {
 	data, err := openDataDir(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = data.Close() }()
-	return data.writeCredentials(host, port)
+	return data.writeCredentials(host, "6443")
 }
 
 // tokenLifetime is long, because tokens are renewed only when the services start again.

@@ -130,7 +130,7 @@ func (g *grant) run(cmd *cobra.Command) error {
 }
 
 func newPrepare() *cobra.Command {
-	var dir, host, port, probe string
+	var dir, host, probe string
 	cmd := command("prepare --dir DIR --host NAME",
 		"Write the certificate and keys of a kube-apiserver that runs elsewhere",
 		`Write certificate, keys and the administrator's kubeconfig for a kube-apiserver
@@ -140,7 +140,7 @@ copy this program into DIR, for the health check of an image without a shell.`,
 			if dir == "" || host == "" {
 				return errors.New("prepare needs --dir and --host")
 			}
-			err := controlplane.Prepare(dir, host, port)
+			err := controlplane.Prepare(dir, host)
 			if err == nil && probe != "" {
 				err = copyProgram(filepath.Join(dir, probe))
 			}
@@ -148,7 +148,6 @@ copy this program into DIR, for the health check of an image without a shell.`,
 		})
 	cmd.Flags().StringVar(&dir, "dir", "", "folder for pki/ and kubeconfig")
 	cmd.Flags().StringVar(&host, "host", "", "name by which clients reach the API server")
-	cmd.Flags().StringVar(&port, "port", "6443", "port of the API server")
 	cmd.Flags().StringVar(&probe, "probe", "", "name in DIR for a copy of this program")
 	return cmd
 }
