@@ -244,11 +244,12 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 		}
 		found = append(found, all...)
 	}
-	_, err := out.List(printer.Table{Columns: "CONFIGMAP|KEY|VERDICT|DETAIL", Wide: "URL"},
-		printer.Rows(found, func(f checked) printer.Row {
-			cells := printer.Cells(f.ConfigMap, f.Key, f.Verdict, f.Detail, f.URL)
-			return printer.Row{Name: "configmap/" + f.ConfigMap, Object: f, Cells: cells}
-		}))
+	_, err := out.List(printer.Rows(found, func(f checked) printer.Row {
+		return printer.Row{
+			Name: "configmap/" + f.ConfigMap, Object: f, Wide: printer.Cells("URL", f.URL),
+			Cells: printer.Cells("CONFIGMAP", f.ConfigMap, "KEY", f.Key, "VERDICT", f.Verdict, "DETAIL", f.Detail),
+		}
+	}))
 	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
 		return silent(operate.Found)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -67,7 +66,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			}
 		}
 	}
-	err = s.List(keys.FailureTable(), rows, noFailures(f))
+	err = s.List(rows, noFailures(f))
 	if err == nil && more && !s.Out.ForPrograms() {
 		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
@@ -87,13 +86,12 @@ func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilt
 		operate.ReasonHost
 		Count uint64 `json:"count"`
 	}
-	return list(s, groups, printer.Table{Columns: "REASON|HOST|FAILURES"}, noFailures(f),
-		func(k operate.ReasonHost, _ time.Time) printer.Row {
-			return printer.Row{
-				Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
-				Cells: printer.Cells(k.Reason, k.Host, counts[k]),
-			}
-		})
+	return s.List(printer.Rows(groups, func(k operate.ReasonHost) printer.Row {
+		return printer.Row{
+			Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
+			Cells: printer.Cells("REASON", k.Reason, "HOST", k.Host, "FAILURES", counts[k]),
+		}
+	}), noFailures(f))
 }
 
 // bindSelection adds the flags that select failures. Before the command connects, it calls check and parses them.

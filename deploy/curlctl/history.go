@@ -117,14 +117,14 @@ func historyCommand(o *options) *cobra.Command {
 				return err
 			}
 			number := 0
-			return list(s, k.versions, printer.Table{Columns: "N|SHA256|SIZE|FETCHED|STATE|URL"},
-				"The history has no version of key "+k.Key.Key+".", func(v *v1.Version, now time.Time) printer.Row {
-					number++
-					return printer.Row{Name: v.GetSha256(), Object: v, Cells: printer.Cells(
-						number, printer.Short(v.GetSha256()), int(v.GetSize()), printer.Age(now, v.GetFetchedAt().AsTime()),
-						k.state(v), v.GetUrl(),
-					)}
-				})
+			rows := printer.Rows(k.versions, func(v *v1.Version) printer.Row {
+				number++
+				return printer.Row{Name: v.GetSha256(), Object: v, Cells: printer.Cells(
+					"N", number, "SHA256", printer.Short(v.GetSha256()), "SIZE", int(v.GetSize()),
+					"FETCHED", printer.Age(s.Now(), v.GetFetchedAt().AsTime()), "STATE", k.state(v), "URL", v.GetUrl(),
+				)}
+			})
+			return s.List(rows, "The history has no version of key "+k.Key.Key+".")
 		}),
 	}
 }

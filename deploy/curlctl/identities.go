@@ -73,14 +73,15 @@ func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Tim
 	if err := c.handOut(ctx, files); err != nil {
 		return err
 	}
-	_, err = out.List(printer.Table{Columns: "IDENTITY|STATE|PUBLIC KEY OR VALID UNTIL|WHERE"},
-		printer.Rows(items, func(i identity.Item) printer.Row {
-			detail := i.PublicKey
-			if !i.NotAfter.IsZero() {
-				detail = i.NotAfter.UTC().Format(time.DateOnly)
-			}
-			return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: printer.Cells(i.Name, i.State, detail, i.Where)}
-		}))
+	_, err = out.List(printer.Rows(items, func(i identity.Item) printer.Row {
+		detail := i.PublicKey
+		if !i.NotAfter.IsZero() {
+			detail = i.NotAfter.UTC().Format(time.DateOnly)
+		}
+		return printer.Row{Name: "identity/" + i.Name, Object: i, Cells: printer.Cells(
+			"IDENTITY", i.Name, "STATE", i.State, "PUBLIC KEY OR VALID UNTIL", detail, "WHERE", i.Where,
+		)}
+	}))
 	return err
 }
 

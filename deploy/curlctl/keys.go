@@ -86,7 +86,7 @@ func (l *listing) run(ctx context.Context, s *session) error {
 	if l.summary {
 		return summarizeKeys(s, keys.Groups(all), l.none)
 	}
-	return list(s, all, keys.KeyTable(), l.none, keys.Key.Row)
+	return list(s, all, l.none)
 }
 
 // reasons returns the reasons of all states.
@@ -94,13 +94,15 @@ func reasons() []string { return append(keys.Reasons(), keystate.Reasons()...) }
 
 // summarizeKeys prints groups of keys.
 func summarizeKeys(s *session, groups []keys.Group, none string) error {
-	return list(s, groups, keys.GroupTable(), none, keys.Group.Row)
+	return list(s, groups, none)
 }
 
 // list prints a row of each item. If there are none, it prints the message none for people.
-func list[T any](s *session, items []T, table printer.Table, none string, row func(T, time.Time) printer.Row) error {
+func list[T interface {
+	Row(now time.Time) printer.Row
+}](s *session, items []T, none string) error {
 	now := s.Now()
-	return s.List(table, printer.Rows(items, func(item T) printer.Row { return row(item, now) }), none)
+	return s.List(printer.Rows(items, func(item T) printer.Row { return item.Row(now) }), none)
 }
 
 // statusCommand returns the command status.
@@ -163,7 +165,7 @@ func pipelineStatus(ctx context.Context, s *session) error {
 		}
 		s.Out.Linef("")
 	}
-	return list(s, view.Consumers, keys.ConsumerTable(), "", keys.Consumer.Row)
+	return list(s, view.Consumers, "")
 }
 
 func scheduledTimers(s *session, t keys.TimerCounts) string {
@@ -201,7 +203,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 	}
 	s.Out.Fields(fields)
 	s.Out.Linef("")
-	return list(s, view.Timeline, keys.TimelineTable(), "", keys.TimelineEntry.Row)
+	return list(s, view.Timeline, "")
 }
 
 // describe formats a condition as one sentence.

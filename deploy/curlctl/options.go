@@ -106,8 +106,8 @@ type session struct {
 }
 
 // List prints rows. If there are none, it prints the message none for people.
-func (s *session) List(table printer.Table, rows iter.Seq2[printer.Row, error], none string) error {
-	n, err := s.Out.List(table, rows)
+func (s *session) List(rows iter.Seq2[printer.Row, error], none string) error {
+	n, err := s.Out.List(rows)
 	if err == nil && n == 0 && none != "" && !s.Out.ForPrograms() {
 		s.Hint("%s", none)
 	}

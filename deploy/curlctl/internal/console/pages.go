@@ -31,7 +31,7 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	now := s.deps.Now()
-	groups := newTable(keys.GroupTable(), "FOR")
+	groups := &table{hidden: []string{"FOR"}}
 	for _, g := range last.Groups[:min(len(last.Groups), groupRows)] {
 		groups.add(g.Row(now), "/wants?"+url.Values{"state": {"failing"}, "host": {g.Host}}.Encode(), "")
 	}
@@ -93,7 +93,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	if errors.As(err, new(*operate.PermissionError)) {
 		return nil, err // the server would not respond to the requests below either
 	}
-	rows := newTable(keys.FailureTable(), "FAILING SINCE", "REPLAY OF", "URL", "MESSAGE")
+	rows := &table{hidden: []string{"FAILING SINCE", "REPLAY OF", "URL", "MESSAGE"}}
 	newest, oldest, older := uint64(0), uint64(0), ""
 	rows.Select = s.access.mayReplay
 	for d, err := range v.client.DeadLetters(v.Context(), f.DeadLetterFilter) {
@@ -167,7 +167,7 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	f := keys.Filter{
 		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), NotGood: state != "",
 	}
-	rows := newTable(keys.KeyTable(), "HOST", "CHECKED", "WAITS FOR", "ATTEMPTS", "MESSAGE")
+	rows := &table{hidden: []string{"HOST", "CHECKED", "WAITS FOR", "ATTEMPTS", "MESSAGE"}}
 	all, shown, next := 0, "", ""
 	for _, k := range last.Keys {
 		if !f.Selects(&k) {
@@ -223,8 +223,8 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	if !view.Known() {
 		return nil, &problem{http.StatusNotFound, "ConfigMap " + name + ": not found."}
 	}
-	found := newTable(keys.KeyTable(), "HOST", "NAMESPACE", "CONFIGMAP", "CHECKED", "REFRESH", "URL")
-	timeline := newTable(keys.TimelineTable())
+	found := &table{hidden: []string{"HOST", "NAMESPACE", "CONFIGMAP", "CHECKED", "REFRESH", "URL"}}
+	timeline := &table{}
 	for _, k := range view.Keys {
 		found.add(k.Row(now), address("versions", k.Namespace, k.ConfigMap, k.Key), "")
 	}
@@ -297,9 +297,10 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",
 		})
 	}
-	found := newTable(printer.Table{Columns: "CHECK|STATE|DETAIL|FIX"})
+	found := &table{}
 	for _, f := range findings {
-		found.add(printer.Row{Cells: printer.Cells(f.Check, f.State, f.Detail, f.Fix)}, "", "")
+		cells := printer.Cells("CHECK", f.Check, "STATE", f.State, "DETAIL", f.Detail, "FIX", f.Fix)
+		found.add(printer.Row{Cells: cells}, "", "")
 	}
 	return &page{template: "doctor.html", title: "Doctor", command: "curlctl doctor", data: found}, nil
 }

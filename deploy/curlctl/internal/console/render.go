@@ -68,12 +68,11 @@ func integer(n any) int {
 
 // table has the rows that a command prints.
 type table struct {
-	Columns []string
-	Rows    []row
+	Rows []row
 	// Select adds a checkbox for the ID of each row.
 	Select bool
-	// labels has the label of each printed column (empty: hidden).
-	labels []string
+	// hidden are columns that pages do not show.
+	hidden []string
 }
 
 type row struct {
@@ -84,43 +83,29 @@ type row struct {
 // cell has a Link if it opens its row.
 type cell struct{ Label, Text, Class, Link string }
 
-// newTable returns an empty table, without some columns.
-func newTable(t printer.Table, hidden ...string) *table {
-	all := &table{}
-	for column := range strings.SplitSeq(strings.TrimSuffix(t.Columns+"|"+t.Wide, "|"), "|") {
-		label := column[:1] + strings.ToLower(column[1:])
-		switch {
-		case slices.Contains(hidden, column):
-			label = ""
-		case column == "CONFIGMAP":
-			label = "ConfigMap"
-		case column == "ID", column == "URL":
-			label = column
-		}
-		if all.labels = append(all.labels, label); label != "" {
-			all.Columns = append(all.Columns, label)
-		}
-	}
-	return all
-}
-
 // add adds a row, with its ID and the address that it opens (empty: none).
 func (t *table) add(printed printer.Row, link, id string) {
 	r := row{ID: id}
-	for i, column := range t.labels {
-		if column == "" {
+	for _, p := range slices.Concat(printed.Cells, printed.Wide) {
+		if slices.Contains(t.hidden, p.Column) {
 			continue
 		}
-		c := cell{Label: column, Text: printed.Cells[i]}
-		switch column {
-		case "State", "Now":
+		c := cell{Label: p.Column[:1] + strings.ToLower(p.Column[1:]), Text: p.Text}
+		switch p.Column {
+		case "STATE", "NOW":
 			c.Class = "state"
-		case "URL", "Message", "Detail":
+		case "MESSAGE", "DETAIL":
 			c.Class = "url"
-		case "Host", "Namespace", "ConfigMap", "Key":
+		case "URL":
+			c.Class, c.Label = "url", p.Column
+		case "HOST", "NAMESPACE", "KEY":
 			c.Class = "name"
+		case "CONFIGMAP":
+			c.Class, c.Label = "name", "ConfigMap"
+		case "ID":
+			c.Label = p.Column
 		}
-		if column == "ID" || column == "Key" && id == "" || column == "Host" && t.Columns[0] == "Keys" {
+		if p.Column == "ID" || p.Column == "KEY" && id == "" || p.Column == "HOST" && printed.Cells[0].Column == "KEYS" {
 			c.Link = link
 		}
 		r.Cells = append(r.Cells, c)

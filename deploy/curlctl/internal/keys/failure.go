@@ -81,19 +81,18 @@ func NewRecord(f operate.DeadLetter) Record {
 	return r
 }
 
-// FailureTable returns the columns of Record.Row.
-func FailureTable() printer.Table {
-	return printer.Table{
-		Columns: "ID|AGE|REASON|HOST|NAMESPACE|CONFIGMAP|KEY|NOW|ATTEMPTS", Wide: "FAILING SINCE|REPLAY OF|URL|MESSAGE",
-	}
-}
-
-// Row returns the row of FailureTable.
+// Row returns the row of the failure in lists.
 func (r Record) Row(now time.Time) printer.Row {
-	return printer.Row{Name: "failure/" + strconv.FormatUint(r.ID, 10), Object: r, Cells: printer.Cells(
-		r.ID, printer.Age(now, r.KeptAt), Reason(r.Reason, r.Status), r.Host, r.Namespace, r.ConfigMap, r.Key, r.Now,
-		r.Attempts, printer.Age(now, r.FirstFailedAt), r.replayOf(), r.URL, r.Sentence,
-	)}
+	return printer.Row{
+		Name: "failure/" + strconv.FormatUint(r.ID, 10), Object: r,
+		Cells: printer.Cells(
+			"ID", r.ID, "AGE", printer.Age(now, r.KeptAt), "REASON", Reason(r.Reason, r.Status), "HOST", r.Host,
+			"NAMESPACE", r.Namespace, "CONFIGMAP", r.ConfigMap, "KEY", r.Key, "NOW", r.Now, "ATTEMPTS", r.Attempts,
+		),
+		Wide: printer.Cells(
+			"FAILING SINCE", printer.Age(now, r.FirstFailedAt), "REPLAY OF", r.replayOf(), "URL", r.URL, "MESSAGE", r.Sentence,
+		),
+	}
 }
 
 func (r Record) replayOf() string {

@@ -65,28 +65,27 @@ func (k *Key) Listed() Listed {
 	return l
 }
 
-// Row returns the row of KeyTable.
+// Row returns the row of the key in lists.
 func (k Key) Row(now time.Time) printer.Row { return k.Listed().Row(now) }
 
-// KeyTable returns the columns of Listed.Row.
-func KeyTable() printer.Table {
-	return printer.Table{
-		Columns: "STATE|REASON|SINCE|NEXT TRY|HOST|NAMESPACE|CONFIGMAP|KEY",
-		Wide:    "CHECKED|WAITS FOR|ATTEMPTS|REFRESH|URL|MESSAGE",
-	}
-}
-
-// Row returns the row of KeyTable.
+// Row returns the row of the key in lists.
 func (l Listed) Row(now time.Time) printer.Row {
 	next := ""
 	if !l.Next.IsZero() {
 		next = printer.Until(now, l.Next)
 	}
 	name := pipeline.Key{Namespace: l.Namespace, Name: l.ConfigMap, Key: l.Key}.String()
-	return printer.Row{Name: "key/" + strings.TrimSuffix(name, "/"), Object: l, Cells: printer.Cells(
-		l.State, Reason(l.Reason, l.Status), printer.Age(now, l.Since), next, l.Host, l.Namespace, l.ConfigMap, l.Key,
-		printer.Age(now, l.Checked), l.WaitsFor, l.Attempts, l.Refresh, l.URL, l.Message,
-	)}
+	return printer.Row{
+		Name: "key/" + strings.TrimSuffix(name, "/"), Object: l,
+		Cells: printer.Cells(
+			"STATE", l.State, "REASON", Reason(l.Reason, l.Status), "SINCE", printer.Age(now, l.Since), "NEXT TRY", next,
+			"HOST", l.Host, "NAMESPACE", l.Namespace, "CONFIGMAP", l.ConfigMap, "KEY", l.Key,
+		),
+		Wide: printer.Cells(
+			"CHECKED", printer.Age(now, l.Checked), "WAITS FOR", l.WaitsFor, "ATTEMPTS", l.Attempts, "REFRESH", l.Refresh,
+			"URL", l.URL, "MESSAGE", l.Message,
+		),
+	}
 }
 
 // Filter selects keys. Empty fields select all.

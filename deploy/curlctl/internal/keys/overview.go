@@ -56,16 +56,15 @@ type Consumer struct {
 	MaxInFlight int `json:"-"`
 }
 
-// ConsumerTable returns the columns of Consumer.Row.
-func ConsumerTable() printer.Table {
-	return printer.Table{Columns: "CONSUMER|STREAM|BACKLOG|IN FLIGHT|REDELIVERED|OLDEST|READERS", Wide: "LAG"}
-}
-
-// Row returns the row of ConsumerTable.
+// Row returns the row of the consumer in lists.
 func (c Consumer) Row(now time.Time) printer.Row {
-	return printer.Row{Cells: printer.Cells(
-		c.Name, c.Stream, c.Backlog, c.InFlight, c.Redelivered, printer.Age(now, c.Oldest), c.Readers, c.Lag,
-	)}
+	return printer.Row{
+		Cells: printer.Cells(
+			"CONSUMER", c.Name, "STREAM", c.Stream, "BACKLOG", c.Backlog, "IN FLIGHT", c.InFlight,
+			"REDELIVERED", c.Redelivered, "OLDEST", printer.Age(now, c.Oldest), "READERS", c.Readers,
+		),
+		Wide: printer.Cells("LAG", c.Lag),
+	}
 }
 
 // ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
@@ -201,12 +200,7 @@ type Group struct {
 	Paused bool      `json:"paused,omitempty"`
 }
 
-// GroupTable returns the columns of Group.Row.
-func GroupTable() printer.Table {
-	return printer.Table{Columns: "KEYS|STATE|REASON|HOST|FOR|SINCE|NEXT TRY|NAMESPACES"}
-}
-
-// Row returns the row of GroupTable.
+// Row returns the row of the group in lists.
 func (g Group) Row(now time.Time) printer.Row {
 	reason, next := Reason(g.Reason, g.Status), ""
 	if !g.Next.IsZero() {
@@ -216,7 +210,8 @@ func (g Group) Row(now time.Time) printer.Row {
 		next += " (paused)"
 	}
 	return printer.Row{Name: reason + "/" + g.Host, Object: g, Cells: printer.Cells(
-		g.Count, g.State, reason, g.Host, printer.Age(now, g.Since), printer.Clock(g.Since), next, g.Namespaces,
+		"KEYS", g.Count, "STATE", g.State, "REASON", reason, "HOST", g.Host, "FOR", printer.Age(now, g.Since),
+		"SINCE", printer.Clock(g.Since), "NEXT TRY", next, "NAMESPACES", g.Namespaces,
 	)}
 }
 

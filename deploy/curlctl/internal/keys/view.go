@@ -106,16 +106,15 @@ func (v *View) Fields() (fields []printer.Field) {
 	return fields
 }
 
-// TimelineTable returns the columns of TimelineEntry.Row.
-func TimelineTable() printer.Table { return printer.Table{Columns: "TIME|AGE|WHAT|KEY|DETAIL"} }
-
-// Row returns the row of TimelineTable.
+// Row returns the row of the entry in lists.
 func (e TimelineEntry) Row(now time.Time) printer.Row {
 	age := printer.Age(now, e.At)
 	if e.At.After(now) {
 		age = "in " + printer.Until(now, e.At)
 	}
-	return printer.Row{Cells: printer.Cells(printer.Clock(e.At), age, e.What, e.Key, e.Detail)}
+	return printer.Row{Cells: printer.Cells(
+		"TIME", printer.Clock(e.At), "AGE", age, "WHAT", e.What, "KEY", e.Key, "DETAIL", e.Detail,
+	)}
 }
 
 // ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.

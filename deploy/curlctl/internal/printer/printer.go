@@ -3,6 +3,7 @@
 package printer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -100,26 +101,24 @@ func (p *Printer) Progress(verb string, all int) func(done int) {
 	}
 }
 
-// Table names the columns of a list, separated by "|". Only -o wide shows the columns of Wide.
-type Table struct{ Columns, Wide string }
-
 // Row is one item of a list.
 type Row struct {
-	// Cells by column.
-	Cells []string
+	// Cells are those of a table. Only -o wide also shows Wide.
+	Cells, Wide []Cell
 	// Name for -o name, such as failure/12.
 	Name string
 	// Object for -o json.
 	Object any
 }
 
-// Cells converts values to texts. An empty one becomes "-".
-func Cells(values ...any) []string {
-	cells := make([]string, len(values))
-	for i, value := range values {
-		if cells[i] = Printable(fmt.Sprint(value)); cells[i] == "" {
-			cells[i] = "-"
-		}
+// Cell is a text in a column.
+type Cell struct{ Column, Text string }
+
+// Cells returns a cell for each column and its value. An empty text becomes "-".
+func Cells(columnsAndValues ...any) (cells []Cell) {
+	for pair := range slices.Chunk(columnsAndValues, 2) {
+		text := Printable(fmt.Sprint(pair[1]))
+		cells = append(cells, Cell{Column: fmt.Sprint(pair[0]), Text: cmp.Or(text, "-")})
 	}
 	return cells
 }
@@ -140,15 +139,8 @@ const tableRows = 1000
 
 // List prints rows and returns their number. JSON and names are printed as rows arrive, and tables in batches of
 // tableRows.
-func (p *Printer) List(table Table, rows iter.Seq2[Row, error]) (n int, err error) {
-	columns := strings.Split(table.Columns, "|")
-	shown := len(columns)
-	if p.options.Format == "wide" && table.Wide != "" {
-		columns = append(columns, strings.Split(table.Wide, "|")...)
-		shown = len(columns)
-	}
+func (p *Printer) List(rows iter.Seq2[Row, error]) (n int, err error) {
 	lines := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
-	line := func(cells []string) { fmt.Fprintln(lines, strings.Join(cells, "\t")) }
 	for row, err := range rows {
 		if err != nil {
 			return n, err
@@ -159,10 +151,8 @@ func (p *Printer) List(table Table, rows iter.Seq2[Row, error]) (n int, err erro
 		case "name":
 			p.Linef("%s", row.Name)
 		default:
-			if n == 0 && !p.options.NoHeaders {
-				line(columns)
-			}
-			if line(row.Cells[:shown]); n%tableRows == tableRows-1 {
+			p.line(lines, row, n == 0 && !p.options.NoHeaders)
+			if n%tableRows == tableRows-1 {
 				err = lines.Flush()
 			}
 		}
@@ -175,6 +165,22 @@ func (p *Printer) List(table Table, rows iter.Seq2[Row, error]) (n int, err erro
 		p.end(n)
 	}
 	return n, lines.Flush()
+}
+
+// line writes a row of a table, after the names of its columns if it is the first one.
+func (p *Printer) line(to io.Writer, row Row, first bool) {
+	cells := row.Cells
+	if p.options.Format == "wide" {
+		cells = slices.Concat(cells, row.Wide)
+	}
+	columns, texts := make([]string, len(cells)), make([]string, len(cells))
+	for i, cell := range cells {
+		columns[i], texts[i] = cell.Column, cell.Text
+	}
+	if first {
+		fmt.Fprintln(to, strings.Join(columns, "\t"))
+	}
+	fmt.Fprintln(to, strings.Join(texts, "\t"))
 }
 
 // Field of one object.

@@ -17,10 +17,12 @@ func TestNoFormatSteersTheTerminal(t *testing.T) {
 	for _, format := range printer.Formats() {
 		var out bytes.Buffer
 		rows := printer.Rows([]string{steering, "x"}, func(name string) printer.Row {
-			return printer.Row{Name: name, Object: map[string]string{"url": name}, Cells: printer.Cells(name, "")}
+			return printer.Row{
+				Name: name, Object: map[string]string{"url": name},
+				Cells: printer.Cells("NAME", name), Wide: printer.Cells("OTHER", ""),
+			}
 		})
-		table := printer.Table{Columns: "NAME", Wide: "OTHER"}
-		if n, err := printer.New(&out, printer.Options{Format: format}).List(table, rows); err != nil || n != 2 {
+		if n, err := printer.New(&out, printer.Options{Format: format}).List(rows); err != nil || n != 2 {
 			t.Fatal(n, err)
 		}
 		text := out.String()
