@@ -232,7 +232,7 @@ func (FailureClass) EnumDescriptor() ([]byte, []int) {
 }
 
 // FailureDetail is the closed set of details of a failure beyond its class. Fetchers
-// talk to untrusted servers, so their text is never shown to people. Package condition
+// talk to untrusted servers, so their text is never shown to people. Package sentence
 // has the sentences.
 type FailureDetail int32
 
