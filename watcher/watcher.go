@@ -147,8 +147,8 @@ func newParts(
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}, reconcile.Deps{
-		Objects: bounded, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client,
-		Recorder: kube.NewRecorder(clients.Events, "watcher", wall), Signer: signer, Events: budget.New(c.Events, time.Now),
+		Objects: bounded, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client, Signer: signer,
+		Record: kube.NewRecorder(clients.Events, "watcher", wall).Record, Events: budget.New(c.Events, time.Now),
 		Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		Epoch: managed.epoch, Auditor: auditor, Health: health,
 	})}

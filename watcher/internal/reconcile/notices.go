@@ -136,7 +136,7 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 			}
 			continue
 		}
-		if err := n.deps.Recorder.Record(ctx, p.event); err != nil {
+		if err := n.deps.Record(ctx, p.event); err != nil {
 			left, errs = append(left, p), append(errs, err)
 			continue
 		}

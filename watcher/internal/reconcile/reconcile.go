@@ -40,12 +40,6 @@ type Objects interface {
 	Each(visit func(*annotated.Object))
 }
 
-// Recorder writes Events.
-type Recorder interface {
-	// Record writes an Event, unless it was written before.
-	Record(ctx context.Context, e kube.Event) error
-}
-
 // Config of a Reconciler.
 type Config struct {
 	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
@@ -72,9 +66,10 @@ type Deps struct {
 	Objects Objects
 	Index   *wantindex.Index
 	// Backlog bounds undelivered messages (nil: without limit).
-	Backlog  *wantindex.Backlog
-	Client   *pipeline.Client
-	Recorder Recorder
+	Backlog *wantindex.Backlog
+	Client  *pipeline.Client
+	// Record writes an Event, unless it was written before.
+	Record func(context.Context, kube.Event) error
 	// Events is the budget of Events of a namespace.
 	Events *budget.Budget
 	// Signer signs wants (nil: they are not signed).
