@@ -44,7 +44,7 @@ func failuresCommand(o *options) *cobra.Command {
 func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, limit int) error {
 	more := false
 	reader := s.Reader("")
-	handled, err := reader.Handled(ctx)
+	handled, err := s.Client.Handled(ctx)
 	if err != nil {
 		return err
 	}
@@ -186,12 +186,11 @@ func showCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reader := s.Reader("")
-			handled, err := reader.Handled(ctx)
+			handled, err := s.Client.Handled(ctx)
 			if err != nil {
 				return err
 			}
-			key, err := reader.One(ctx, f.Key, handled)
+			key, err := s.Reader("").One(ctx, f.Key, handled)
 			if err != nil {
 				return err
 			}

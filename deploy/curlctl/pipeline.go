@@ -105,7 +105,7 @@ func setupCommand(o *options) *cobra.Command {
 }
 
 func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun bool) error {
-	differ, err := pipeline.Differences(ctx, s.JetStream, topology)
+	differ, err := pipeline.Differences(ctx, s.Client.JetStream(), topology)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return silent(operate.Found)
 	}
 	topology.OnHistoryRejected = noHistory(s)
-	if _, err := pipeline.Ensure(ctx, s.JetStream, topology); err != nil {
+	if _, err := pipeline.Ensure(ctx, s.Client.JetStream(), topology); err != nil {
 		return err
 	}
 	s.Out.Linef("Updated streams and consumers.")
@@ -150,7 +150,7 @@ func createMissing(ctx context.Context, s *session, topology pipeline.Topology) 
 	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
-		_, err := pipeline.Ensure(limited, s.JetStream, topology)
+		_, err := pipeline.Ensure(limited, s.Client.JetStream(), topology)
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()

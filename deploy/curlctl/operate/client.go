@@ -90,8 +90,19 @@ func Consumer(ctx context.Context, stream jetstream.Stream, name string) (*jetst
 	return consumer.CachedInfo(), nil
 }
 
-// Fetchers returns the consumer that the fetchers share. They have handled all requests up to its
-// AckFloor.Stream. The errors are those of Consumer.
+// Handled returns the sequence up to which the fetchers have handled all requests (0: there is no consumer).
+func (c *Client) Handled(ctx context.Context) (uint64, error) {
+	fetchers, err := c.Fetchers(ctx)
+	switch {
+	case errors.Is(err, ErrNoConsumer):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return fetchers.AckFloor.Stream, nil
+}
+
+// Fetchers returns the consumer that the fetchers share. The errors are those of Consumer.
 func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := c.Stream(ctx, pipeline.Requests)
 	if err != nil {

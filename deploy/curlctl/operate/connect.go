@@ -45,9 +45,8 @@ const connectTimeout = 5 * time.Second
 
 // Connection to NATS. It must be closed.
 type Connection struct {
-	Conn      *nats.Conn
-	JetStream jetstream.JetStream
-	Client    *Client
+	Conn   *nats.Conn
+	Client *Client
 	// Where is the URL of the server, without credentials.
 	Where string
 	// Denials has the permission violations on the connection.
@@ -89,7 +88,7 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Connection{
-		Conn: nc, JetStream: js, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
+		Conn: nc, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
 	}, nil
 }
 

@@ -95,7 +95,7 @@ func (d *diagnosis) server(ctx context.Context) {
 		d.add("version", OK, "", "NATS is %s or newer", pipeline.MinServer)
 	}
 	before := time.Now()
-	stream, err := d.JetStream.Stream(ctx, pipeline.Requests)
+	stream, err := d.Client.Stream(ctx, pipeline.Requests)
 	if err != nil {
 		return // reported by streams
 	}
@@ -133,7 +133,7 @@ func (d *diagnosis) permissions(ctx context.Context) {
 
 // streams compares streams and consumers with the configuration of this version.
 func (d *diagnosis) streams(ctx context.Context) {
-	differ, err := pipeline.Differences(ctx, d.JetStream, pipeline.Topology{})
+	differ, err := pipeline.Differences(ctx, d.Client.JetStream(), pipeline.Topology{})
 	if err != nil {
 		d.add("streams", Unknown, "", "%s", err)
 		return
@@ -149,7 +149,7 @@ func (d *diagnosis) streams(ctx context.Context) {
 func (d *diagnosis) replicas(ctx context.Context) {
 	var single []string
 	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-		stream, err := d.JetStream.Stream(ctx, name)
+		stream, err := d.Client.Stream(ctx, name)
 		if err != nil {
 			continue
 		}

@@ -145,7 +145,7 @@ func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
 // Read returns the wanted keys in the order of the stream, then annotated keys without a want, and the
 // pending timers.
 func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
-	handled, err := r.Handled(ctx)
+	handled, err := r.Client.Handled(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,18 +238,6 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	}
 	found := r.key(want, timer, handled)
 	return &found, nil
-}
-
-// Handled returns the sequence up to which the fetchers have handled all requests (0: there is no consumer).
-func (r Reader) Handled(ctx context.Context) (uint64, error) {
-	fetchers, err := r.Client.Fetchers(ctx)
-	switch {
-	case errors.Is(err, operate.ErrNoConsumer):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	}
-	return fetchers.AckFloor.Stream, nil
 }
 
 // States of a key whose request failed earlier, next to those of a key.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -19,7 +18,7 @@ type Follower struct {
 
 // Follow returns a follower. Call it before Publish.
 func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
-	failures, err := client.JetStream().Stream(ctx, pipeline.Failures)
+	failures, err := client.Stream(ctx, pipeline.Failures)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +46,7 @@ func Pending(items []*Item) int {
 func (f *Follower) check(ctx context.Context, items []*Item) error {
 	var handled uint64
 	err := retry(ctx, func(ctx context.Context) (err error) {
-		handled, err = keys.Reader{Client: f.client}.Handled(ctx)
+		handled, err = f.client.Handled(ctx)
 		return err
 	})
 	if err != nil {
@@ -104,7 +103,7 @@ func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 	last := uint64(0)
 	err = repeat(ctx, func() (bool, error) {
 		err := retry(ctx, func(ctx context.Context) error {
-			stream, err := f.client.JetStream().Stream(ctx, pipeline.Results)
+			stream, err := f.client.Stream(ctx, pipeline.Results)
 			if err != nil {
 				return err
 			}

@@ -89,7 +89,7 @@ func Plan(
 		seen[item.Key] = true
 	}
 	reader := keys.Reader{Client: client, Now: time.Now()}
-	handled, err := reader.Handled(ctx)
+	handled, err := client.Handled(ctx)
 	if err != nil {
 		return nil, err
 	}
