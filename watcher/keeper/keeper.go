@@ -142,7 +142,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 		Now: wall.Now, Notify: k.watcherChanged, Read: k.read,
 	})
 	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *plan.Target]{
-		Now: wall.Now, Notify: k.targetChanged, Read: plan.ReadTarget,
+		Now: wall.Now, Notify: k.targetChanged, Read: k.compiler.Target,
 	})
 	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: readNamespace,

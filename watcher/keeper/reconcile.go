@@ -147,7 +147,7 @@ func (k *keeper) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Targe
 	if err != nil || object == nil {
 		return nil, err
 	}
-	t := plan.ReadTarget(object)
+	t := k.compiler.Target(object)
 	m.obstacle = owns(p, t)
 	return t, nil
 }
@@ -180,7 +180,7 @@ func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
 	k.log.Info().Str("watcher", p.Watcher.String()).Str("configmap", p.Target.String()).
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
 	k.targets.Put(object)
-	in.Target = plan.ReadTarget(object)
+	in.Target = k.compiler.Target(object)
 	in.Applied = isApplied(p, in.Target)
 	return err
 }

@@ -88,7 +88,9 @@ func (in Input) source(asked keystate.Asked) watchv1.SourceStatus {
 		return state
 	}
 	entry := in.Target.Entries.Of(asked.Key)
-	shown := keystate.Object{UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(asked.Key)}
+	shown := keystate.Object{
+		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(asked.Key), Other: in.Target.Others[asked.Key],
+	}
 	now := keystate.Of(asked, &shown, nil, in.Now)
 	switch value := shown.Value(asked); {
 	case now.State == keystate.Contested:

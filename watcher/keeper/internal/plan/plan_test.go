@@ -230,7 +230,7 @@ var _ = It("A Watcher with as much static data as a ConfigMap holds is applied",
 
 var _ = It("adds the message of the rule that a body does not meet", func() {
 	const url = "https://rules.example.com/"
-	t := plan.ReadTarget(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`,
 	}}})
 	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
@@ -242,10 +242,25 @@ var _ = It("adds the message of the rule that a body does not meet", func() {
 		HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ContainSubstring("ContentRejected (no rules yet)")))))
 })
 
+var _ = It("A key that another installation fetched is not shown as fetched", func() {
+	const url = "https://rules.example.com/"
+	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		annotation.DefaultKey: "k=" + url, "other.io/curl": "k=" + url,
+		annotation.StatusKey: `{"k":{"url":"` + url + `","annotation":"other.io/curl","sha256":"` +
+			strings.Repeat("a", 64) + `"}}`,
+	}}})
+	s := plan.Compute(plan.Input{
+		Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}},
+		Target: t, Applied: true, Now: time.Now(),
+	})
+	Expect(s.Sources).To(ConsistOf(And(HaveField("State", watchv1.Failing), HaveField("Reason", "KeyExists"),
+		HaveField("SHA256", BeEmpty()))))
+})
+
 var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
 	func(written, reason string) {
 		const url = "https://rules.example.com/"
-		t := plan.ReadTarget(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
 		}}})
 		s := plan.Compute(plan.Input{

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -34,28 +34,27 @@ type Target struct {
 	Fields Digest
 	// Other is the newest field manager other than keeper and the writer.
 	Other string
-	// Entries has the entries of the status annotation, and Owners the owners of their keys.
+	// Entries has the entries of the status annotation, Others the annotation that asked for each key of another
+	// installation (nil: none), and Owners the owners of the annotated keys and of those with an entry.
 	Entries annotated.Entries
+	Others  map[string]string
 	Owners  annotation.Owners
 }
 
-// ReadTarget returns the cached part of a ConfigMap.
-func ReadTarget(m *metav1.PartialObjectMetadata) *Target {
+// Target returns the cached part of a ConfigMap.
+func (c *Compiler) Target(m *metav1.PartialObjectMetadata) *Target {
+	shown := keystate.Read(c.grammar, &m.ObjectMeta)
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
-		Digest: ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
+		Digest:  ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
+		Entries: annotated.EntriesOf(shown.Status, nil), Others: shown.Others.Askers(),
+		Owners: shown.Owners.Only(shown.Concerns),
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
 			APIVersion: short(controller.APIVersion), Kind: short(controller.Kind),
 			Name: short(controller.Name), UID: types.UID(short(string(controller.UID))),
 		}
-	}
-	if text := m.Annotations[annotation.StatusKey]; text != "" {
-		parsed, _ := status.Parse(text) // an invalid status counts as none
-		t.Entries = annotated.EntriesOf(parsed, nil)
-		owners, _ := annotation.ParseOwners(m.ManagedFields)
-		t.Owners = owners.Only(func(key string) bool { _, found := parsed.Keys[key]; return found })
 	}
 	var newest time.Time
 	for _, entry := range m.ManagedFields {
