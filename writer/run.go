@@ -59,12 +59,8 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	group.Go(func() error {
 		defer applier.Wait()
 		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
-			Stream:      pipeline.Results,
-			Consumer:    pipeline.WriterConsumer,
-			Concurrency: apply.MaxMessages,
-			MaxBytes:    apply.MaxBytes,
-			State:       state,
-			Observe:     applier.Observe,
+			Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
+			Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,
 		}, applier.Handle)
 	})
 	return group.Wait()

@@ -181,18 +181,12 @@ func FailureClass(err error) v1.FailureClass {
 // deadLetter returns the dead letter for a message that cannot be handled, and the key in its
 // subject.
 func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
-	kind, key, err := ParseSubject(d.Subject())
-	if err != nil {
-		key = Key{}
-	}
+	kind, key, _ := ParseSubject(d.Subject()) // on error, the key is empty
 	at := timestamppb.New(now)
 	letter := &v1.DeadLetter{
-		Failure:      &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true},
-		Sequence:     d.Sequence(),
-		LastFailedAt: at,
-		Subject:      d.Subject(),
-		Payload:      d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
-		Traceparent:  Traceparent(d.span),
+		Failure: &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true}, LastFailedAt: at,
+		Sequence: d.Sequence(), Subject: d.Subject(), Payload: d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
+		Traceparent: Traceparent(d.span),
 	}
 	want, sequence, body := wantIn(kind, key, d.Data())
 	letter.Snippet = body[:min(len(body), maxSnippet)]

@@ -140,7 +140,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 		return make([]Write, len(items))
 	}
 	began := time.Now()
-	t := &task{Applier: a, ref: ref, items: items}
+	t := a.newTask(ref, items)
 	t.start()
 	writes := t.run(ctx)
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
@@ -151,6 +151,10 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 		}
 	}
 	return writes
+}
+
+func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
+	return &task{Applier: a, ref: ref, items: items, bodies: map[string][]byte{}}
 }
 
 // run carries out plans until the API server accepts one.

@@ -91,20 +91,14 @@ func (h *history) failed(err error) {
 	h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("a version is missing in the history")
 }
 
-// bodies adds bodies of a namespace to found. One that is nil was not found.
-func (h *history) bodies(
-	ctx context.Context, namespace string, digests []string, found map[string][]byte,
-) map[string][]byte {
+// find adds bodies of a namespace to found. One that is nil was not found.
+func (h *history) find(ctx context.Context, namespace string, digests []string, found map[string][]byte) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
-	if found == nil {
-		found = map[string][]byte{}
-	}
 	for _, digest := range digests {
 		found[digest] = nil
 		if h.found != nil {
 			found[digest], _ = h.found.Find(ctx, namespace, digest)
 		}
 	}
-	return found
 }

@@ -125,7 +125,7 @@ var errNoRoom = errors.New("the annotations leave no room for a status")
 func (t *task) oneByOne(ctx context.Context, live bool) []Write {
 	writes := make([]Write, len(t.items))
 	for _, i := range plan.Order(t.items) {
-		one := &task{Applier: t.Applier, ref: t.ref, items: t.items[i : i+1]}
+		one := t.newTask(t.ref, t.items[i:i+1])
 		if live {
 			object := *t.object
 			one.object, one.known = &object, true
@@ -153,7 +153,7 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 		case p.NeedValues:
 			err = t.readObject(ctx)
 		case len(p.NeedHistory) > 0:
-			t.bodies = t.history.bodies(ctx, t.ref.Namespace, p.NeedHistory, t.bodies)
+			t.history.find(ctx, t.ref.Namespace, p.NeedHistory, t.bodies)
 		default:
 			return p, nil
 		}

@@ -146,11 +146,8 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 			Present: true, Annotation: keys[0], Rules: map[string]rule.Set{},
 			SHA256: map[string]string{}, Intervals: map[string]time.Duration{},
 		}},
-		Freshness:       FromWant,
-		ResourceVersion: first.GetResourceVersion(),
-		HasStatus:       first.GetStatus() != "",
-		Room:            status.MaxBytes,
-		drift:           map[string]string{},
+		Freshness: FromWant, ResourceVersion: first.GetResourceVersion(), HasStatus: first.GetStatus() != "",
+		Room: status.MaxBytes, drift: map[string]string{},
 	}
 	another := func(key string) bool { return annotation.Asker(key) != annotation.Asker(keys[0]) }
 	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {
