@@ -384,7 +384,7 @@ var _ = Describe("Consume with dispositions", func() {
 		Eventually(r.ended).Should(ConsistOf("retry", "ack", "ack"))
 		Expect(r.errors()).To(ConsistOf(MatchError("handler panicked: index out of range")))
 		Expect(list(r, &r.dispositions)).To(ContainElement(
-			HaveField("PanicStack()", ContainSubstring("handle_test.go"))))
+			HaveField("PanicStack()", ContainSubstring("suite_test.go"))))
 		Eventually(pending(ctx)).Should(BeZero())
 	})
 
