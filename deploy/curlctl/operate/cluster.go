@@ -70,8 +70,9 @@ type Cluster struct {
 	Timeout time.Duration
 }
 
-// clients of one operation.
+// clients of one operation, and their configuration.
 type clients struct {
+	config   *rest.Config
 	metadata metadata.Getter
 	watchers dynamic.NamespaceableResourceInterface
 	core     corev1client.CoreV1Interface
@@ -109,6 +110,7 @@ func open(o kube.Options, timeout time.Duration) (c clients, done func(), err er
 		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
 	c = clients{
+		config:   config,
 		metadata: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
 		watchers: objects.Resource(watchv1.Resource()),
 		core:     core,

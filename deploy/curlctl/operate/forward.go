@@ -19,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go still uses it
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -38,29 +36,24 @@ const (
 // forwarding is a nats.CustomDialer. Each connection is a port-forward of its own, so a reconnect opens another, to
 // a pod that is ready then.
 type forwarding struct {
-	config  *rest.Config
-	core    corev1client.CoreV1Interface
+	clients
+
 	service corev1.Service
 }
 
 // findInCluster finds the NATS that the chart installed in the cluster of the kubeconfig.
 func findInCluster(ctx context.Context, cluster kube.Options) (*forwarding, error) {
-	config, err := cluster.UserConfig()
+	c, _, err := open(cluster, forwardTimeout)
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = forwardTimeout
-	core, err := corev1client.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	services, err := core.Services("").List(ctx, metav1.ListOptions{LabelSelector: bundled})
+	services, err := c.core.Services("").List(ctx, metav1.ListOptions{LabelSelector: bundled})
 	if err != nil {
 		return nil, err
 	}
 	for _, service := range services.Items {
 		if service.Spec.ClusterIP != corev1.ClusterIPNone && len(service.Spec.Ports) > 0 {
-			return &forwarding{config: config, core: core, service: service}, nil
+			return &forwarding{clients: c, service: service}, nil
 		}
 	}
 	return nil, errors.New("the cluster has no NATS of the chart")
