@@ -261,11 +261,12 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
 	known := keys.ReadObject(&object.ObjectMeta, c.protected)
 	var found []checked
+	invalid := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
 	if known.Invalid != nil {
-		found = append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), known.Invalid.Error()))
+		found = append(found, whole.as(invalid, known.Invalid.Error()))
 	}
 	for _, problem := range known.Request.Problems {
-		f := whole.as(reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), problem.Text)
+		f := whole.as(invalid, problem.Text)
 		if f.Key = problem.Key; problem.Adjusted {
 			f.OK, f.Verdict = true, pipeline.ReasonAdjusted
 		}
@@ -279,7 +280,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
 		return append(found, f), nil
 	case object.Immutable != nil && *object.Immutable:
-		return append(found, whole.as(reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
+		return append(found, whole.as(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
 			"it is immutable, so no key can be written")), nil
 	}
 	pairs, err := c.pairs(ctx, whole, known, object)
@@ -291,8 +292,6 @@ func (f checked) as(verdict, detail string) checked {
 	f.Verdict, f.Detail = verdict, detail
 	return f
 }
-
-func reason(class v1.FailureClass) string { return pipeline.Reason(class) }
 
 func (c *checking) pairs(
 	ctx context.Context, whole checked, known keys.Object, object *corev1.ConfigMap,
@@ -325,17 +324,17 @@ func (c *checking) pairs(
 		case preview.Failure != "":
 			f.Verdict = preview.Failure
 		case !preview.Allowed:
-			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
 		case len(c.files) != 0 && (inData || inBinary):
-			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 			f.Detail = "the manifest has the key, which is never overwritten"
 		case c.fetch && digest != "" && digest != preview.SHA256:
-			f.Verdict = reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
 			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest
 		case c.fetch:
 			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
 			if _, cause := preview.Outcome.Failed(); cause != rule.Passed {
-				f.OK, f.Verdict = false, reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
+				f.OK, f.Verdict = false, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
 			}
 		default:
 			f.OK, f.Verdict = true, "would be fetched"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
@@ -97,6 +96,3 @@ func (c *cache) read(ctx context.Context) {
 	}
 	c.next = time.Now().Add(max(readEvery, readPause*time.Since(began)))
 }
-
-// Key returns a wanted key, or nil.
-func (r *reading) Key(key pipeline.Key) *keys.Key { return keys.Find(r.Keys, key) }
