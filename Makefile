@@ -135,7 +135,7 @@ GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_
 IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { print "NATSTEST_DIR=/dev/shm" }')
 
 .PHONY: test
-test: test-chart build $(HELM) ## Run all tests that need no containers, 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
+test: test-chart build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
 	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any

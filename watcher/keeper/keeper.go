@@ -281,7 +281,7 @@ func (k *keeper) handle(ctx context.Context, q *pace.Work, watcher types.Namespa
 	defer cancel()
 	again, err := k.reconcile(ctx, watcher)
 	if err != nil {
-		k.log.Warn().Err(err).Str("watcher", watcher.String()).Msg("trying again")
+		k.log.Warn().Err(err).Str("watcher", watcher.String()).Msg("reconcile failed, retrying")
 		q.AddRateLimited(watcher)
 		return
 	}

@@ -170,7 +170,7 @@ var _ = Describe("A second installation that reads another annotation", func() {
 		_, cm = w.Fill(ctx, "first", "A")
 		DeferCleanup(w.History.AllBySpec)
 		second = w.Beside(ctx, other)
-		Eventually(second[0].Log.Matching).WithArguments("leaving keys alone").Should(HaveLen(1))
+		Eventually(second[0].Log.Matching).WithArguments("ignoring keys of annotations").Should(HaveLen(1))
 		return w, cm, second
 	}
 	curlctl := func(ctx context.Context, w *world.World, args ...string) string {

@@ -52,7 +52,8 @@ func (e *Engine) try(ctx context.Context, a *attempt) happening {
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
 		return happening{outcome: inSync}
 	}
-	// Only claims count crashes: a message that was given back was delivered before, too.
+	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
+	// redelivered message is queued first.
 	if !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0) {
 		return happening{blocked: &blocked{queued: true}}
 	}

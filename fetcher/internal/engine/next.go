@@ -32,7 +32,7 @@ var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
 }
 
-// happening is what happened to a trigger: one of the first three, or an outcome without an attempt.
+// happening is what happened to a trigger. One of the first three is set, or outcome says why nothing was attempted.
 type happening struct {
 	// response is good, and its body has passed the rules.
 	response *get.Response
@@ -198,7 +198,7 @@ const (
 	repeatAfter = 30 * time.Minute
 )
 
-// failed sets the timer of a retry, or givesUp up until the next refresh or recheck, with a dead letter.
+// failed schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
 func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) step {
 	f.RetryAfter = min(f.RetryAfter, c.MaxRetryAfter)
 	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY

@@ -57,7 +57,7 @@ func newIdentity(certificate, key, authorities []byte) (*clientIdentity, error) 
 	return id, nil
 }
 
-// openIdentity follows the files of an clientIdentity. Empty paths are skipped.
+// openIdentity follows the files of a clientIdentity. Empty paths are skipped.
 func openIdentity(certificate, key, authorities string) (*reload.File[*clientIdentity], error) {
 	paths := slices.DeleteFunc([]string{certificate, key, authorities}, func(path string) bool { return path == "" })
 	return reload.OpenAll(paths, func(content [][]byte) (*clientIdentity, error) {

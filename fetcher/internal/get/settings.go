@@ -37,8 +37,8 @@ func kindOf(e *Error) string {
 	return ""
 }
 
-// settings identifies the settings of one kind for a resolved request, in all fetchers. Of a digest that
-// includes secrets it has 16 bits only, which do not help to guess one.
+// settings identifies the settings of one kind for a resolved request, in all fetchers. A digest over secrets is cut
+// to 16 bits, because more would help to guess them.
 func (c *Client) settings(kind string, r Request) string {
 	var parts []string
 	switch kind {

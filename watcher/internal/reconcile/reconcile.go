@@ -126,7 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if o != nil && o.Others != nil {
 		r.others.Do(func() {
 			process.LogObject(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.Others).
-				Msg("leaving keys alone that other annotations asked for: another installation reads them, or " +
+				Msg("ignoring keys of annotations that this watcher does not read: another installation reads them, or " +
 					"--annotation-keys has changed; `curlctl doctor` lists them")
 		})
 	}

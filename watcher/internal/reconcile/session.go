@@ -160,7 +160,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 		s.queue.Urgent(name)
 	default:
 		s.failures.Do(func() {
-			process.LogObject(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("trying again")
+			process.LogObject(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("reconcile failed, retrying")
 		})
 	}
 	s.queue.AddRateLimited(name)

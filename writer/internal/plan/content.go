@@ -158,7 +158,7 @@ func IsHTML(body []byte) bool {
 }
 
 // becomesHTML reports whether a page would replace a value that is none. Such a page is probably a login page or an
-// error, unless the annotations allow it. A page that the key had before, or that its digest requires, is meant.
+// error, unless the annotations allow it. A page is accepted if the key had it before, or if curl-sha256 pins it.
 func (b *builder) becomesHTML(i Item, body []byte, digest string) bool {
 	key := i.Key.Key
 	if b.object.Request.AllowHTML || digest == b.status.Keys[key].SHA256 || i.Result.GetWant().GetSha256() != "" ||
