@@ -148,7 +148,9 @@ func newParts(
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}, reconcile.Deps{
 		Objects: bounded, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client, Signer: signer,
-		Record: kube.NewRecorder(clients.Events, "watcher", wall).Record, Events: budget.New(c.Events, time.Now),
+		Record: kube.NewRecorder(clients.Events, "watcher", wall, kube.EventBudget{
+			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
+		}).Record,
 		Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		Epoch: managed.epoch, Auditor: auditor, Health: health,
 	})}

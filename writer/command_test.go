@@ -223,7 +223,7 @@ func shown() []string {
 	return []string{
 		own + "api_server_available", own + "in_flight_messages",
 		own + "in_flight_limit_messages", own + "denied_namespaces", own + "annotation_to_data_seconds",
-		own + "over_budget_total", own + "events_dropped_total", own + "versions_total",
+		own + "over_budget_total", own + "events_over_budget_total", own + "versions_total",
 	}
 }
 

@@ -73,7 +73,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 			Expect(entry(w.get(cm.Name), "mydata").Error).To(Equal("BadStatus"))
 		}
 		Expect(w.eventObjects()).To(HaveLen(2))
-		Expect(w.value(own + "events_dropped_total")()).To(BeEquivalentTo(2))
+		Expect(w.value(own + "events_over_budget_total")()).To(BeEquivalentTo(2))
 		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
 	})
 })

@@ -3,6 +3,7 @@ package writer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
@@ -42,7 +44,9 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	applier, err := newApplier(c, apply.Deps{
 		Client: client, Breaker: breaking, Signatures: signatures, Metrics: metrics.applier, Tracer: rt.Tracer,
 		Log: rt.Log, Pipeline: pipeline.NewClient(rt.JetStream),
-		Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
+		Recorder: kube.NewRecorder(client.Events(), "writer", clock.RealClock{}, kube.EventBudget{
+			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.applier.EventsOverBudget, Log: rt.Log,
+		}),
 	})
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)

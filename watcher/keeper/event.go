@@ -80,7 +80,7 @@ func event(p *plan.Plan, reason, action, note, occurrence string) kube.Event {
 
 // record writes an Event and logs it.
 func (k *keeper) record(ctx context.Context, e kube.Event) error {
-	if err := k.recorder.Record(ctx, e); err != nil {
+	if _, _, err := k.recorder.Record(ctx, e); err != nil { // there is no budget
 		return err
 	}
 	k.log.Info().Str("watcher", e.Namespace+"/"+e.Name).Str("reason", e.Reason).Msg("emitted an Event")

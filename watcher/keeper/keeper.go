@@ -131,7 +131,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k := &keeper{
 		config: c, log: rt.Log, clients: clients, metrics: metrics, clock: wall,
 		claims: newIndex(), owners: newIndex(), injected: newIndex(),
-		compiler: plan.New(grammar), recorder: kube.NewRecorder(clients.Events, name, wall),
+		compiler: plan.New(grammar), recorder: kube.NewRecorder(clients.Events, name, wall, kube.EventBudget{}),
 		cache: rt.Health.Part("watchers"),
 	}
 	k.injection = injection{

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 // Controller is the reporting controller of our Events.
@@ -57,6 +61,27 @@ type Event struct {
 	Again time.Time
 }
 
+// EventBudget limits the Events of each namespace. The zero value has no limit.
+type EventBudget struct {
+	Budget *budget.Budget
+	// OverBudget counts the Events over budget (nil: nobody does).
+	OverBudget prometheus.Counter
+	Log        zerolog.Logger
+}
+
+// Take takes one Event from the budget of a namespace, or returns the shortage.
+func (b EventBudget) Take(namespace string) *budget.Shortage {
+	short := b.Budget.Take(namespace, 1)
+	if short != nil && b.OverBudget != nil {
+		b.OverBudget.Inc()
+	}
+	if short != nil && short.First {
+		b.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
+			Msg("namespace exceeded its Event budget, Events are delayed or dropped")
+	}
+	return short
+}
+
 // Recorder writes Events with core/v1, which accepts the times and counts that kubectl sorts by;
 // events.k8s.io/v1 rejects them.
 //
@@ -68,37 +93,33 @@ type Recorder struct {
 	client   client.EventsGetter
 	instance string
 	clock    clock.PassiveClock
+	budget   EventBudget
 	recorded *cache.LRUExpireCache
 }
 
 // NewRecorder returns a recorder for a service.
-func NewRecorder(c client.EventsGetter, name string, clock clock.PassiveClock) *Recorder {
+func NewRecorder(c client.EventsGetter, name string, clock clock.PassiveClock, budget EventBudget) *Recorder {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	return &Recorder{
-		client: c, instance: cut(name+"/"+host, 128), clock: clock,
+		client: c, instance: cut(name+"/"+host, 128), clock: clock, budget: budget,
 		recorded: cache.NewLRUExpireCacheWithClock(recordedSize, clock),
 	}
 }
 
-// Recorded reports whether this recorder has written an Event recently.
-func (r *Recorder) Recorded(e Event) bool {
-	_, recorded := r.recorded.Get(recordedKey(e))
-	return recorded
-}
-
-// recordedKey identifies an Event among all namespaces.
-func recordedKey(e Event) string { return e.Namespace + "/" + e.name() }
-
-// Record writes an Event, unless it exists or its namespace is being deleted. The caller may retry
-// after an error.
-func (r *Recorder) Record(ctx context.Context, e Event) error {
-	if e.Again.IsZero() && r.Recorded(e) {
-		return nil
+// Record writes an Event, unless it exists or its namespace is being deleted or short of budget. The caller may
+// retry after a shortage or an error. written is false, too, if this recorder has written the Event recently.
+func (r *Recorder) Record(ctx context.Context, e Event) (written bool, short *budget.Shortage, err error) {
+	key := e.Namespace + "/" + e.name()
+	if _, recorded := r.recorded.Get(key); recorded && e.Again.IsZero() {
+		return false, nil, nil
 	}
-	_, err := r.client.Events(e.Namespace).Create(ctx, r.event(e), metav1.CreateOptions{})
+	if short := r.budget.Take(e.Namespace); short != nil {
+		return false, short, nil
+	}
+	_, err = r.client.Events(e.Namespace).Create(ctx, r.event(e), metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err) && !e.Again.IsZero():
 		err = r.countUp(ctx, e)
@@ -107,10 +128,10 @@ func (r *Recorder) Record(ctx context.Context, e Event) error {
 		err = nil
 	}
 	if err != nil {
-		return fmt.Errorf("record Event %s for %s %s/%s: %w", e.Reason, e.kind(), e.Namespace, e.Name, err)
+		return false, nil, fmt.Errorf("record Event %s for %s %s/%s: %w", e.Reason, e.kind(), e.Namespace, e.Name, err)
 	}
-	r.recorded.Add(recordedKey(e), struct{}{}, recordedTTL)
-	return nil
+	r.recorded.Add(key, struct{}{}, recordedTTL)
+	return true, nil, nil
 }
 
 // countUp increments the series of an existing Event and updates its text, unless the series already

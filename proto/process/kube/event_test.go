@@ -40,25 +40,25 @@ var _ = Describe("Events", func() {
 			Namespace: namespace, Name: strings.Repeat("a", 229) + ".bb", UID: "uid", Warning: true,
 			Reason: "KeyExists", Action: "Skip", Note: strings.Repeat("ü", 1000), Occurrence: "one",
 		}
-		first := kube.NewRecorder(cluster.CoreV1(), "first", clock.RealClock{})
-		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
+		first := kube.NewRecorder(cluster.CoreV1(), "first", clock.RealClock{}, kube.EventBudget{})
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{}, kube.EventBudget{})
 		for _, r := range []*kube.Recorder{first, second, first} {
-			Expect(r.Record(ctx, event)).To(Succeed())
+			Expect(r.Record(ctx, event)).Error().NotTo(HaveOccurred())
 		}
-		Expect(first.Recorded(event)).To(BeTrue(), "the request is saved")
+		Expect(first.Record(ctx, event)).To(BeFalse(), "the request is saved")
 		other := event
 		other.Namespace = "other"
-		Expect(first.Recorded(other)).To(BeFalse(), "an Event of the same name in another namespace")
+		Expect(first.Record(ctx, other)).To(BeTrue(), "an Event of the same name in another namespace")
 		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512)))
 		event.Occurrence, event.Note = "another", "short"
-		Expect(second.Record(ctx, event)).To(Succeed())
+		Expect(second.Record(ctx, event)).Error().NotTo(HaveOccurred())
 		Expect(notes(ctx, cluster, namespace)).To(ConsistOf(strings.Repeat("ü", 512), "short"))
 	})
 
 	It("count each observation once in their series, but never touch a foreign Event", func(ctx SpecContext) {
 		now := time.Now()
-		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now))
-		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{})
+		first := kube.NewRecorder(cluster.CoreV1(), "first", testclock.NewFakePassiveClock(now), kube.EventBudget{})
+		second := kube.NewRecorder(cluster.CoreV1(), "second", clock.RealClock{}, kube.EventBudget{})
 		event := kube.Event{
 			Namespace: namespace, Name: "map", UID: "uid", Warning: true,
 			Reason: "BadStatus", Action: "Fetch", Note: "example.com responded with 404", Occurrence: "one", Again: now,
@@ -69,14 +69,14 @@ var _ = Describe("Events", func() {
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
 		}
-		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(first.Record(ctx, event)).Error().NotTo(HaveOccurred())
 		Expect(read().Series).To(BeNil(), "it was observed once")
 		Expect(read().Count).To(BeEquivalentTo(1))
 		for hour := range 3 {
 			event.Again = now.Add(time.Duration(hour) * time.Hour)
 			event.Note = fmt.Sprintf("example.com responded with 404 in hour %d", hour)
 			for _, r := range []*kube.Recorder{first, second, first} { // delivered again, also to another replica
-				Expect(r.Record(ctx, event)).To(Succeed())
+				Expect(r.Record(ctx, event)).Error().NotTo(HaveOccurred())
 			}
 		}
 		Expect(read().Series.Count).To(BeEquivalentTo(3))
@@ -91,16 +91,16 @@ var _ = Describe("Events", func() {
 		Expect(cluster.CoreV1().Events(namespace).Delete(ctx, theirs.Name, metav1.DeleteOptions{})).To(Succeed())
 		suitetest.Must(cluster.CoreV1().Events(namespace).Create(ctx, &theirs, metav1.CreateOptions{}))
 		event.Again = now.Add(24 * time.Hour)
-		Expect(first.Record(ctx, event)).To(Succeed())
+		Expect(first.Record(ctx, event)).Error().NotTo(HaveOccurred())
 		Expect(read().Series).To(BeNil(), "the Event of that name is foreign")
 	})
 
 	It("are dropped if their namespace is gone", func(ctx SpecContext) {
-		recorder := kube.NewRecorder(cluster.CoreV1(), "spec", clock.RealClock{})
+		recorder := kube.NewRecorder(cluster.CoreV1(), "spec", clock.RealClock{}, kube.EventBudget{})
 		Expect(recorder.Record(ctx, kube.Event{
 			Namespace: "events-gone", Name: "x", UID: "u", Reason: "Timeout",
 			Action: "Fetch", Note: "n",
-		})).To(Succeed())
+		})).Error().NotTo(HaveOccurred())
 	})
 })
 

@@ -18,8 +18,8 @@ type Metrics struct {
 	latency         prometheus.Histogram
 	conflicts       prometheus.Counter
 	events          *prometheus.CounterVec
-	// overBudget counts Events that were not written at once.
-	overBudget prometheus.Counter
+	// EventsOverBudget counts Events that were not written at once.
+	EventsOverBudget prometheus.Counter
 	// The others are of sessions.
 	queue            *kube.QueueMetrics
 	sessions, purges prometheus.Counter
@@ -50,8 +50,8 @@ func NewMetrics(set, standard *metric.Set) *Metrics {
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
 				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
 				pipeline.ReasonDrifted, pipeline.ReasonRepairBackOff, pipeline.ReasonTooManyRemovals, pipeline.ReasonAdjusted)),
-		overBudget: set.Counter("events_over_budget_total",
-			"Events delayed, or dropped if their cause was gone, because their namespace exceeded its budget."),
+		EventsOverBudget: set.Counter("events_over_budget_total",
+			"Events delayed or dropped because their namespace exceeded its budget."),
 		sessions: set.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
 		purges: set.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
 			"The watcher fills it again at once."),

@@ -12,7 +12,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -118,7 +117,7 @@ func event(o *annotated.Object, n plan.Notice, again bool) kube.Event {
 }
 
 // emit writes the pending Events of an object. An Event stays pending if the write fails, or if it
-// is over budget and not transient. It returns the time until there is budget.
+// is over budget and not transient. It returns the time until there is budget, at least Coalesce.
 func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
 	n.mu.Lock()
 	known := n.objects[name]
@@ -130,19 +129,17 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 	var left []pendingEvent
 	var errs []error
 	for _, p := range pending {
-		if wait := n.overBudget(name.Namespace); wait > 0 {
-			if !isTransient(p.reason) { // transient ones would pile up
-				left, again = append(left, p), wait
-			}
-			continue
-		}
-		if err := n.deps.Record(ctx, p.event); err != nil {
+		written, short, err := n.deps.Record(ctx, p.event)
+		switch {
+		case err != nil:
 			left, errs = append(left, p), append(errs, err)
-			continue
+		case written:
+			n.deps.Metrics.events.WithLabelValues(p.reason).Inc()
+			process.LogObject(n.deps.Log.Info(), name.Namespace, name.Name).
+				Str("reason", p.reason).Msg("emitted an Event")
+		case short != nil && !isTransient(p.reason): // transient ones would pile up
+			left, again = append(left, p), max(short.Wait, n.config.Coalesce)
 		}
-		n.deps.Metrics.events.WithLabelValues(p.reason).Inc()
-		process.LogObject(n.deps.Log.Info(), name.Namespace, name.Name).
-			Str("reason", p.reason).Msg("emitted an Event")
 	}
 	if len(left) > 0 {
 		n.mu.Lock()
@@ -150,20 +147,6 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 		n.mu.Unlock()
 	}
 	return again, errors.Join(errs...)
-}
-
-// overBudget takes one Event from the budget of a namespace, or returns the time until there is one, at least Coalesce.
-func (n *notices) overBudget(namespace string) time.Duration {
-	short := n.deps.Events.Take(namespace, 1)
-	if short == nil {
-		return 0
-	}
-	n.deps.Metrics.overBudget.Inc()
-	if short.First {
-		n.deps.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
-			Msg("namespace exceeded its Event budget, Events for ongoing problems are delayed")
-	}
-	return max(short.Wait, n.config.Coalesce)
 }
 
 // action returns the action in the Event for a reason.

@@ -308,7 +308,7 @@ func TestAFixedProblemIsNotReportedLater(t *testing.T) {
 	for used, want := range map[int][]string{0: {pipeline.ReasonDrifted}, maxEvents + 1: {}} {
 		b := newBench(t)
 		for range used {
-			b.events.Take(cm.Namespace, 1)
+			b.events.Take(cm.Namespace)
 		}
 		b.request("https://example.com", "k")
 		b.reconcile()

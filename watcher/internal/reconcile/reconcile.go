@@ -68,10 +68,8 @@ type Deps struct {
 	// Backlog bounds undelivered messages (nil: without limit).
 	Backlog *wantindex.Backlog
 	Client  *pipeline.Client
-	// Record writes an Event, unless it was written before.
-	Record func(context.Context, kube.Event) error
-	// Events is the budget of Events of a namespace.
-	Events *budget.Budget
+	// Record is the method of kube.Recorder.
+	Record func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
 	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
 	// Clock is the machine's clock, for all pauses.

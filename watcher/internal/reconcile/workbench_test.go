@@ -63,7 +63,7 @@ type bench struct {
 	object   *annotated.Object
 	others   []*annotated.Object
 	log      *gbytes.Buffer
-	events   *budget.Budget
+	events   kube.EventBudget
 	emitted  []kube.Event
 	refuse   error
 	// mute drops the acknowledgements of publishes.
@@ -105,7 +105,10 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(lossy{js, b})
-	b.events = budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now)
+	b.events = kube.EventBudget{
+		Budget:     budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now),
+		OverBudget: metrics.EventsOverBudget, Log: zerolog.New(b.log),
+	}
 	seed, keys, err := signature.WriteFiles(t.TempDir())
 	b.Expect(err).NotTo(HaveOccurred())
 	signer, err := signature.LoadSigner(seed)
@@ -114,7 +117,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Record: b.Record, Signer: signer,
-		Events: b.events, Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
+		Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
 	}
 	for _, c := range change {
 		c(&deps)
@@ -151,12 +154,13 @@ func (b *bench) Each(visit func(*annotated.Object)) {
 // Listed reports that all namespaces are listed.
 func (b *bench) Listed(string) bool { return true }
 
-// Record records an Event, unless refuse is set.
-func (b *bench) Record(_ context.Context, e kube.Event) error {
-	if b.refuse == nil {
+// Record records an Event within the budget, unless refuse is set.
+func (b *bench) Record(_ context.Context, e kube.Event) (written bool, short *budget.Shortage, err error) {
+	short = b.events.Take(e.Namespace)
+	if written = short == nil && b.refuse == nil; written {
 		b.emitted = append(b.emitted, e)
 	}
-	return b.refuse
+	return written, short, b.refuse
 }
 
 // request makes the object request exactly these keys.

@@ -50,7 +50,7 @@ type Config struct {
 	// Concurrency is the maximum number of objects that are worked on at a time. Above 32, an API server on two cores
 	// gets slower, not busier.
 	Concurrency int
-	// Writes, WriteBytes and Events are the budgets of each namespace.
+	// Writes, WriteBytes and Events are the budgets of each namespace. The Recorder has that of Events.
 	Writes, WriteBytes, Events budget.Config
 	// History says which bodies are kept for a rollback.
 	History HistoryConfig
@@ -99,9 +99,7 @@ type Applier struct {
 func New(c Config, d Deps) (*Applier, error) {
 	a := &Applier{
 		config: c, deps: d, lines: process.NewSampledLog(d.Log),
-		budgets: budgets{
-			budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now), budget.New(c.Events, time.Now),
-		},
+		budgets: budgets{budget.New(c.Writes, time.Now), budget.New(c.WriteBytes, time.Now)},
 		// Cached objects only have to span consecutive results of one object.
 		objects: newExpiring[types.NamespacedName, *metav1.ObjectMeta](2048, 30*time.Second),
 		// Results may come back for this long after an outage.

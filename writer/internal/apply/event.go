@@ -23,11 +23,11 @@ func (t *task) emitEvents(
 ) (written bool, err error) {
 	for _, e := range events {
 		e.Namespace, e.Name, e.UID = t.ref.Namespace, t.ref.Name, uid
-		if e.Again.IsZero() && t.deps.Recorder.Recorded(e) || !t.affordsEvent() {
-			continue
-		}
-		switch err := t.record(ctx, e); apiserver.Classify(err) {
+		switch wrote, _, err := t.record(ctx, e); apiserver.Classify(err) {
 		case apiserver.OK:
+			if !wrote { // it was written before, or is over budget and dropped
+				continue
+			}
 			t.eventsDenied.Store(false)
 			t.deps.Metrics.events.WithLabelValues(e.Reason).Inc()
 			written = true
@@ -50,29 +50,14 @@ func (t *task) emitEvents(
 	return written, nil
 }
 
-func (t *task) record(ctx context.Context, e plan.Event) error {
+func (t *task) record(ctx context.Context, e plan.Event) (written bool, short *budget.Shortage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiserver.CallTimeout)
 	defer cancel()
 	return t.deps.Recorder.Record(ctx, e)
 }
 
-// affordsEvent takes one Event from the budget of the namespace, and reports whether there was one left. Events
-// over the budget are only counted.
-func (t *task) affordsEvent() bool {
-	short := t.budgets.events.Take(t.ref.Namespace, 1)
-	if short == nil {
-		return true
-	}
-	t.deps.Metrics.eventsDropped.Inc()
-	if short.First {
-		t.deps.Log.Warn().Str("namespace", t.ref.Namespace).Str("budget", budget.Events).
-			Msg("namespace exceeded its Event budget, Events are dropped")
-	}
-	return false
-}
-
-// budgets limit the writes and the Events in each namespace.
-type budgets struct{ writes, writeBytes, events *budget.Budget }
+// budgets limit the writes in each namespace.
+type budgets struct{ writes, writeBytes *budget.Budget }
 
 // take spends the budget that a plan needs, or returns the budget that is exceeded.
 func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget.Shortage) {

@@ -26,8 +26,9 @@ type Metrics struct {
 	// overBudget counts patches that were not sent.
 	overBudget *prometheus.CounterVec
 	// events counts written Events.
-	events        *prometheus.CounterVec
-	eventsDropped prometheus.Counter
+	events *prometheus.CounterVec
+	// EventsOverBudget counts Events that were dropped.
+	EventsOverBudget prometheus.Counter
 	// versions counts bodies for the history.
 	versions *prometheus.CounterVec
 	batch    prometheus.Histogram
@@ -67,7 +68,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 			append(latency, 60, 300, 900, 3600)),
 		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
 			metric.Of("reason", plan.Reasons()...)),
-		eventsDropped: set.Counter("events_dropped_total", "Events dropped because their namespace exceeded its budget."),
+		EventsOverBudget: set.Counter("events_over_budget_total",
+			"Events delayed or dropped because their namespace exceeded its budget."),
 	}
 }
 

@@ -130,7 +130,7 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Client:     client,
 		Breaker:    b,
 		Signatures: signatures,
-		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}),
+		Recorder:   kube.NewRecorder(client.Events(), "writer", clock.RealClock{}, kube.EventBudget{}),
 		Metrics:    apply.NewMetrics(metric.New(prometheus.NewRegistry(), "writer")),
 		Log:        zerolog.Nop(),
 	}))

@@ -112,7 +112,6 @@ type teams struct {
 	// failed has the last logged error of each namespace, and written the Events of the last look.
 	failed  map[string]string
 	written map[kube.Event]bool
-	events  *budget.Budget
 	lines   *process.SampledLog
 }
 
@@ -157,9 +156,11 @@ func newTeams(rt *process.Runtime, c Config, cluster *rest.Config) (*teams, erro
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}
 	return &teams{
-		config: c, secrets: client, recorder: kube.NewRecorder(client, service, clock.RealClock{}),
+		config: c, secrets: client, recorder: kube.NewRecorder(client, service, clock.RealClock{}, kube.EventBudget{
+			Budget: budget.New(eventBudget, time.Now), Log: rt.Log,
+		}),
 		log: rt.Log, part: rt.Health.Part("credentials"), metrics: metrics, failed: map[string]string{},
-		events: budget.New(eventBudget, time.Now), lines: process.NewSampledLog(rt.Log),
+		lines: process.NewSampledLog(rt.Log),
 	}, nil
 }
 
@@ -301,15 +302,11 @@ func (t *teams) emit(ctx context.Context, events []kube.Event) {
 	written := map[kube.Event]bool{}
 	for _, e := range events {
 		if !t.written[e] {
-			if short := t.events.Take(e.Namespace, 1); short != nil {
-				if short.First {
-					t.log.Warn().Str("namespace", e.Namespace).Str("budget", budget.Events).
-						Msg("namespace exceeded its Event budget, Events for ongoing problems are delayed")
-				}
-				continue
-			}
-			if err := t.recorder.Record(ctx, e); err != nil {
+			_, short, err := t.recorder.Record(ctx, e)
+			if err != nil {
 				t.lines.Line(zerolog.WarnLevel, "event").Err(err).Msg("could not write an Event")
+			}
+			if short != nil || err != nil {
 				continue
 			}
 		}

@@ -17,13 +17,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 func TestCredentials(t *testing.T) { suitetest.Run(t, "Credentials") }
@@ -207,7 +210,8 @@ var _ = Describe("keeper --credentials", func() {
 			for i := range maxSecrets - 2 {
 				put(ctx, a, fmt.Sprint("many-", i), "", "x")
 			}
-			compiling.events = budget.New(budget.Config{Burst: 3, Refill: time.Hour}, time.Now)
+			compiling.recorder = kube.NewRecorder(compiling.secrets.(corev1client.EventsGetter), service, clock.RealClock{},
+				kube.EventBudget{Budget: budget.New(budget.Config{Burst: 3, Refill: time.Hour}, time.Now), Log: compiling.log})
 			compile(ctx)
 			compile(ctx)
 			Expect(compiled(ctx)).To(HaveLen(1))
