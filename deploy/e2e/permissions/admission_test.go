@@ -88,6 +88,14 @@ func suspending(value string) trait { return with("x-kv8s.io/curl-suspend", valu
 // bare removes all annotations.
 func bare(cm *corev1.ConfigMap) { cm.Annotations = nil }
 
+// nothingElse leaves only the key old and the status.
+func nothingElse(cm *corev1.ConfigMap) {
+	cm.ObjectMeta = metav1.ObjectMeta{
+		GenerateName: cm.GenerateName, Annotations: map[string]string{annotation.StatusKey: reporting("old")},
+	}
+	cm.Data, cm.BinaryData = map[string]string{"old": "o"}, nil
+}
+
 func ignoring(cm *corev1.ConfigMap) { cm.Labels[annotation.IgnoreLabel] = annotation.IgnoreValue }
 
 func named(namespace, name string) trait {
@@ -470,6 +478,8 @@ var _ = Describe("The service account of the writer", Ordered, func() {
 		Entry("remove all keys that it wrote, and the status, when nothing is requested any more",
 			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null,"mine":null},"binaryData":{"oldbin":null}}`),
 			without(annotation.DefaultKey), without(annotation.LegacyKey)),
+		Entry("remove the last key of a ConfigMap that has nothing else",
+			both(annotations(annotation.StatusKey, ""), `{"data":{"old":null}}`), nothingElse),
 		Entry("follow the other spelling if only that is set", `{"data":{"legacy":"new"}}`, without(annotation.DefaultKey)),
 		Entry("set keys separated by other white space", `{"data":{"a":"1","b":"2","c":"3","d":"4","e":"5"}}`,
 			requesting("a=x\u00a0b=y\u2003c=z\vd=w\r\ne=v")),
@@ -614,43 +624,3 @@ func large() *corev1.ConfigMap {
 	cm.Annotations[corev1.LastAppliedConfigAnnotation] = strings.Repeat("l", room)
 	return cm
 }
-
-var _ = It("The writer with its policy does all its work", func(ctx SpecContext) {
-	w := env.World(ctx, world.Options{Kubeconfigs: map[string]func(context.Context, string) string{
-		world.Writer: func(ctx context.Context, namespace string) string { return writer(ctx, namespace).Kubeconfig },
-	}})
-	text := w.Origin.Page("/text").Says("first")
-	mixed := w.Origin.Page("/mixed").Serves([]byte{0xff})
-	cm := w.Create(ctx, "news", world.Holding("theirs", "stays"),
-		world.Asking("text="+text.URL()+"\nmixed="+mixed.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
-	cm.EventuallyHasData(ctx, "text", "first")
-	cm.EventuallyHasBinary(ctx, "mixed", []byte{0xff})
-
-	By("changing, moving, repairing and pruning")
-	text.Says("second")
-	mixed.Says("words")
-	cm.EventuallyHasData(ctx, "text", "second")
-	cm.EventuallyHasData(ctx, "mixed", "words")
-	cm.Put(ctx, "text", "by hand")
-	cm.EventuallyHasData(ctx, "text", "second")
-	cm.Drop(ctx, "text")
-	cm.EventuallyHasData(ctx, "text", "second")
-	cm.Ask(ctx, "text="+text.URL())
-	cm.EventuallyLacks(ctx, "mixed")
-	cm.Unannotate(ctx, annotation.DefaultKey)
-	cm.EventuallyLacks(ctx, "text")
-	Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("theirs", "stays"))
-
-	By("reporting failures, occupied keys and immutable ConfigMaps")
-	broken := w.Origin.Page("/broken").Fails(404)
-	ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
-	ill.EventuallyReports(ctx, "text", "BadStatus")
-	occupied := w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+text.URL()))
-	occupied.EventuallyHasEvents(ctx, "KeyExists")
-	immutable := w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+text.URL()))
-	immutable.EventuallyHasEvents(ctx, "Immutable")
-
-	w.EventuallyQuiet(ctx)
-	Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="rejected"`)).To(BeZero())
-	Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="forbidden"`)).To(BeZero())
-})

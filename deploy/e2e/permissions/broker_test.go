@@ -123,6 +123,8 @@ type broker struct {
 	root nkeys.KeyPair
 	// watcher has additional flags of the watcher.
 	watcher []string
+	// policy binds the writer to its admission policy.
+	policy bool
 	// log is the log file of the servers.
 	log string
 }
@@ -305,8 +307,14 @@ func (b *broker) world(ctx context.Context, without ...string) *world.World {
 	for _, name := range world.Services() {
 		flags[name] = append(flags[name], b.flags(name)...)
 	}
+	kubeconfigs := world.LeastRights(env.Cluster)
+	if b.policy {
+		kubeconfigs[world.Writer] = func(ctx context.Context, namespace string) string {
+			return writer(ctx, namespace).Kubeconfig
+		}
+	}
 	return env.World(ctx, world.Options{
-		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: world.LeastRights(env.Cluster), Without: without,
+		Broker: b.URL(), Connect: b.rooted(), Flags: flags, Kubeconfigs: kubeconfigs, Without: without,
 	})
 }
 
@@ -324,21 +332,27 @@ var _ = Describe("With the shipped configuration", func() {
 	It("the whole pipeline works without a violation", func(ctx SpecContext) {
 		b := start(ctx, overTLS)
 		b.as(ctx, "setup", "setup")
+		b.policy = true
 		w := b.world(ctx)
 
-		By("filling, refreshing, editing, pruning and repairing")
+		By("filling, refreshing, moving, editing, pruning and repairing")
 		page := w.Origin.Page("/news").Says("first")
-		other := w.Origin.Page("/other").Serves([]byte{0xff, 0xfe})
-		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" other="+other.URL()),
-			world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+		mixed := w.Origin.Page("/mixed").Serves([]byte{0xff, 0xfe})
+		cm := w.Create(ctx, "news", world.Asking("text="+page.URL()+" mixed="+mixed.URL()),
+			world.Holding("theirs", "stays"), world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		cm.EventuallyHasData(ctx, "text", "first")
-		cm.EventuallyHasBinary(ctx, "other", []byte{0xff, 0xfe})
+		cm.EventuallyHasBinary(ctx, "mixed", []byte{0xff, 0xfe})
 		page.Says("second")
 		cm.EventuallyHasData(ctx, "text", "second")
+		mixed.Says("words")
+		cm.EventuallyHasData(ctx, "mixed", "words")
 		cm.Ask(ctx, "text="+page.URL())
-		cm.EventuallyLacks(ctx, "other")
+		cm.EventuallyLacks(ctx, "mixed")
 		cm.Put(ctx, "text", "by hand")
 		cm.EventuallyHasData(ctx, "text", "second")
+		cm.Drop(ctx, "text")
+		cm.EventuallyHasData(ctx, "text", "second")
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("theirs", "stays"))
 
 		By("letting keys wait for a slot of their host")
 		var pairs []string
@@ -354,6 +368,10 @@ var _ = Describe("With the shipped configuration", func() {
 		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
 		ill.EventuallyHasEvents(ctx, "BadStatus")
 		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
+		By("reporting occupied keys and immutable ConfigMaps")
+		w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+page.URL())).
+			EventuallyHasEvents(ctx, "KeyExists")
+		w.Create(ctx, "immutable", world.Immutable(), world.Asking("text="+page.URL())).EventuallyHasEvents(ctx, "Immutable")
 		By("storing invalid messages as dead letters")
 		for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
 			suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
@@ -383,6 +401,8 @@ var _ = Describe("With the shipped configuration", func() {
 		ill.EventuallyLacks(ctx, "text")
 		w.EventuallyQuiet(ctx)
 		b.shouldViolateNothing(w)
+		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="rejected"`)).To(BeZero())
+		Expect(w.Writer().Metric(ctx, "curlmethat_writer_patches_total", `outcome="forbidden"`)).To(BeZero())
 	})
 
 	It("three replicas of each stream fit on the smallest disks of three servers", func(ctx SpecContext) {
