@@ -3,12 +3,8 @@ package curlctl_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,10 +15,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/fetcher"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
 var _ = Describe("failures", func() {
@@ -265,29 +259,6 @@ var _ = Describe("failing", func() {
 		Eventually(func() string { return w.ok(ctx, "status") }).ShouldNot(ContainSubstring("paused"))
 	})
 
-	It("lists an unsigned want that needs credentials as failing", func(ctx SpecContext) {
-		site := newOrigin()
-		site.up.Store(true)
-		_, keys, err := signature.WriteFiles(GinkgoT().TempDir())
-		Expect(err).NotTo(HaveOccurred())
-		headers := filepath.Join(GinkgoT().TempDir(), "headers.yaml")
-		Expect(os.WriteFile(headers, fmt.Appendf(nil,
-			`- {host: localhost, schemes: [http], ports: [%s], namespaces: ["*"], headers: {Authorization: Bearer secret}}`,
-			site.URL[strings.LastIndex(site.URL, ":")+1:]), 0o600)).To(Succeed())
-		w.fetch(func(c *fetcher.Config) { c.TrustedKeys, c.Get.HeaderFile = keys, headers })
-		_, sequence := w.want(ctx, cm(1), site.URL)
-		Eventually(func() int { return w.failed(ctx) }).Should(Equal(1))
-		Eventually(func(g Gomega) {
-			fetchers, err := w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(fetchers.CachedInfo().AckFloor.Stream).To(BeNumerically(">=", sequence), "the fetcher has handled it")
-		}).Should(Succeed())
-		Expect(w.ok(ctx, "failing", "--no-headers")).To(MatchRegexp(`failing +AddressDenied .* default +cm-001 `))
-		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* failing `))
-		w.forget(ctx, cm(1))
-		Expect(w.ok(ctx, "failures", "--no-headers")).To(MatchRegexp(`AddressDenied .* gone `))
-	})
-
 	It("does not list keys that have recovered", func(ctx SpecContext) {
 		site := newOrigin()
 		w.fetch()
@@ -344,23 +315,16 @@ var _ = Describe("replay", func() {
 		return names
 	}
 	// apply acknowledges all results, like the writer.
-	apply := func() *sync.Map {
-		applied := new(sync.Map)
+	apply := func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
 				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
-			}, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-				if kind, key, err := pipeline.ParseSubject(d.Subject()); err == nil && kind == pipeline.KindContent {
-					applied.Store(key, true)
-				}
-				return pipeline.Ack()
-			})
+			}, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
 		}()
 		DeferCleanup(func() { cancel(); <-ended })
-		return applied
 	}
 
 	It("fetches wanted keys and waits for the outcome", func(ctx SpecContext) {
@@ -423,28 +387,6 @@ var _ = Describe("replay", func() {
 		w.fetch()
 		Eventually(ctx, func() []string { return contents(ctx) }).Should(HaveLen(5))
 		Expect(site.gets.Load() - gets).To(BeEquivalentTo(5))
-	})
-
-	It("replays once if it runs concurrently", func(ctx SpecContext) {
-		w.fetch()
-		broken(ctx, 30)
-		site.up.Store(true)
-		applied := apply()
-		done := make(chan result)
-		for range 4 {
-			go func() {
-				defer GinkgoRecover()
-				done <- w.run(ctx, "replay", "--all", "--wait", "--timeout=30s")
-			}()
-		}
-		for range 4 {
-			r := <-done
-			Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
-		}
-		n := 0
-		applied.Range(func(any, any) bool { n++; return true })
-		Expect(n).To(Equal(30))
-		Expect(w.failed(ctx)).To(Equal(30))
 	})
 
 	It("cancels the pending recheck", func(ctx SpecContext) {

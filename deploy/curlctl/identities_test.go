@@ -245,7 +245,6 @@ var _ = Describe("identities --out", func() {
 		Expect(r.err).To(ContainSubstring(said))
 		Expect(strings.Count(r.err, "\n")).To(Equal(1))
 	},
-		Entry("without a destination", "either --out DIR or --secrets NAMESPACE"),
 		Entry("with two destinations", "either --out DIR or --secrets NAMESPACE", "--out", "x", "--secrets", "y"),
 		Entry("with an unknown identity", `--for: "reader" is not one of server, watcher`, "--out", "/nonexistent/x",
 			"--for", "reader=/nonexistent/y"),

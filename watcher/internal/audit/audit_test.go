@@ -250,6 +250,7 @@ func TestAudit(t *testing.T) {
 	otherBody, sameBody := timer(time.Hour, cached(other)), timer(time.Hour, cached(stored))
 	waits := func(b *bench, _ pipeline.Key) { b.awaitPending(1) }
 	laterVersion := func(b *bench, k pipeline.Key) { b.publish(k, func(w *v1.Want) { w.ResourceVersion = "6" }) }
+	now := func(b *bench, k pipeline.Key) { b.publish(k, func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }) }
 	crash := func(b *bench, _ pipeline.Key) {
 		b.clock.Step(interval)
 		b.Expect(b.found()).To(BeEmpty())
@@ -303,6 +304,12 @@ func TestAudit(t *testing.T) {
 		},
 		"requests a key again if the API server was restored to a version before the want": {
 			wantindex.BodyLost, []action{laterVersion, fetched, holds, sameBody},
+		},
+		"ignores a held key after curl-now if its newest body is equal": {
+			wantindex.NothingLost, []action{holds, now, fetched, sameBody},
+		},
+		"requests a held key again after curl-now if its newest body did not land": {
+			wantindex.BodyLost, []action{holds, now, fetched, otherBody},
 		},
 		"publishes in a later epoch if the stream was restored": {
 			wantindex.TimerLost, []action{fetched, holds, ahead, sameBody},

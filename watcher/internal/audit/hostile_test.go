@@ -175,30 +175,6 @@ func TestTheAuditDoesNotListQueuedResultsOfOtherTenants(t *testing.T) {
 	b.Expect(js.Conn().Stats().InBytes - before).To(BeNumerically("<=", 100_000))
 }
 
-func TestAfterCurlNowOnlyALostBodyIsRequestedAgain(t *testing.T) {
-	t.Parallel()
-	now := func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }
-	for name, c := range map[string]struct {
-		body string
-		want wantindex.Finding
-	}{
-		"equal body":                       {stored, wantindex.NothingLost},
-		"different body that did not land": {other, wantindex.BodyLost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			k := b.request("ns", "cm", "k")
-			b.hold(k)
-			b.publish(k, now)
-			b.fetched()
-			b.timer(k, time.Hour, cached(c.body))
-			b.clock.Step(interval)
-			b.Expect(b.found()[k]).To(Equal(c.want))
-		})
-	}
-}
-
 func TestANewSessionChecksAllSuspectsAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
