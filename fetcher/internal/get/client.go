@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -67,6 +68,18 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		return nil, fmt.Errorf("set up GET: %w", err)
 	}
 	return c, nil
+}
+
+// parseBundle returns the system's roots and the certificates of a bundle.
+func parseBundle(pem []byte) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("load the system's certificates: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("no PEM certificate in it")
+	}
+	return pool, nil
 }
 
 // Run reloads the files and the file of the gate when they change, until ctx is done.

@@ -1,6 +1,11 @@
 package pace
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
 
 const (
 	// free is the number of consecutive repairs without a pause.
@@ -51,4 +56,18 @@ func Soonest(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
+}
+
+// Every calls do after each interval until ctx is done.
+func Every(ctx context.Context, c clock.WithTicker, interval time.Duration, do func()) {
+	ticker := c.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			do()
+		}
+	}
 }
