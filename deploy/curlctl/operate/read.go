@@ -14,26 +14,26 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Timer is the pending timer of a key, or a due: a timer that fired, or a replay.
-type Timer struct {
+// NextFetch is the next fetch of a key: a timer, or a due, which a timer or a replay has published.
+type NextFetch struct {
 	Key pipeline.Key
-	// At is when it fires, and SetAt when it was set. For a due, both are its publish time.
+	// At is when the timer fires, and SetAt when it was set. For a due, both are its publish time.
 	At, SetAt time.Time
-	// Fired is true for a due.
-	Fired bool
-	// Due is published when it fires.
+	// IsDue means that no timer has to fire for it.
+	IsDue bool
+	// Due is published when the timer fires.
 	Due *v1.Due
 	// URL of the want, which may hold secrets.
 	URL string
 }
 
 // PendingTimer returns the pending timer of a key. The error wraps ErrNoMessage if there is none.
-func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (Timer, error) {
+func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (NextFetch, error) {
 	m, err := c.LastMessage(ctx, pipeline.Requests, key.Timer())
 	if err != nil {
-		return Timer{}, fmt.Errorf("read timer of %s: %w", key, err)
+		return NextFetch{}, fmt.Errorf("read timer of %s: %w", key, err)
 	}
-	return timer(m)
+	return nextFetch(m)
 }
 
 // LastDue returns the sequence of the last due of a key. The error wraps ErrNoMessage if there is none.
@@ -46,39 +46,39 @@ func (c *Client) LastDue(ctx context.Context, key pipeline.Key) (sequence uint64
 }
 
 // Timers reads the pending timers of a namespace and name; empty: all.
-func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[Timer, error] {
-	return decoded(c, c.requests(ctx, pipeline.KindTimer.Subjects(namespace, name), 0), timer)
+func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[NextFetch, error] {
+	return decoded(c, c.requests(ctx, pipeline.KindTimer.Subjects(namespace, name), 0), nextFetch)
 }
 
-// timer decodes a timer or a due.
-func timer(m pipeline.Message) (Timer, error) {
+// nextFetch decodes a timer or a due.
+func nextFetch(m pipeline.Message) (NextFetch, error) {
 	kind, key, err := pipeline.ParseSubject(m.Subject)
 	if err != nil {
-		return Timer{}, err
+		return NextFetch{}, err
 	}
 	at := m.Time
 	if kind == pipeline.KindTimer {
 		if at, err = pipeline.FiresAt(m); err != nil {
-			return Timer{}, err
+			return NextFetch{}, err
 		}
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
-	return Timer{
-		Key: key, At: at, SetAt: m.Time, Fired: kind == pipeline.KindDue, Due: due, URL: due.GetWant().GetUrl(),
+	return NextFetch{
+		Key: key, At: at, SetAt: m.Time, IsDue: kind == pipeline.KindDue, Due: due, URL: due.GetWant().GetUrl(),
 	}, err
 }
 
 // Reason returns why the last attempt failed, as in Events (empty: it did not fail).
-func (t Timer) Reason() string {
-	if t.Due.GetReported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+func (n NextFetch) Reason() string {
+	if n.Due.GetReported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
 		return ""
 	}
-	return pipeline.Reason(t.Due.GetReported())
+	return pipeline.Reason(n.Due.GetReported())
 }
 
 // Dues reads fired timers and replays from a sequence on, like Timers.
-func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[Timer, error] {
-	return decoded(c, c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from), timer)
+func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) iter.Seq2[NextFetch, error] {
+	return decoded(c, c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from), nextFetch)
 }
 
 // Want is a want as stored in the stream.

@@ -126,20 +126,20 @@ func RequestOf(w *v1.Want) Request {
 }
 
 // Timers are pending timers by key, without their wants.
-type Timers map[pipeline.Key]operate.Timer
+type Timers map[pipeline.Key]operate.NextFetch
 
 // byKey reads timers or dues, and keeps the last one of each key. It drops the want and other fields for
 // fetchers, which take most of the memory, except for the digest of the newest body.
-func byKey(all iter.Seq2[operate.Timer, error]) (Timers, error) {
-	timers := Timers{}
-	for t, err := range all {
+func byKey(all iter.Seq2[operate.NextFetch, error]) (Timers, error) {
+	last := Timers{}
+	for next, err := range all {
 		if err != nil {
 			return nil, err
 		}
-		t.Due.Want, t.Due.Cached = nil, &v1.Cached{Sha256: t.Due.GetCached().GetSha256()}
-		timers[t.Key] = t
+		next.Due.Want, next.Due.Cached = nil, &v1.Cached{Sha256: next.Due.GetCached().GetSha256()}
+		last[next.Key] = next
 	}
-	return timers, nil
+	return last, nil
 }
 
 // Read returns the wanted keys in the order of the stream, then annotated keys without a want, and the
@@ -153,7 +153,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fired, err := byKey(r.Client.Dues(ctx, r.Namespace, r.Name, handled+1))
+	dues, err := byKey(r.Client.Dues(ctx, r.Namespace, r.Name, handled+1))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,7 +165,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 		}
 		next, pending := timers[w.Key]
 		if !pending {
-			next = fired[w.Key]
+			next = dues[w.Key]
 		}
 		wanted[w.Key] = true
 		all = append(all, r.key(w, next, handled))
@@ -175,7 +175,7 @@ func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
 }
 
 // key returns a wanted key with its condition. If nothing is scheduled, next has no Due.
-func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
+func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key {
 	k := Key{
 		Key: w.Key, Request: RequestOf(w.Want), Host: sentence.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
@@ -185,7 +185,7 @@ func (r Reader) key(w operate.Want, next operate.Timer, handled uint64) Key {
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
 	}
 	if next.Due.GetWantSequence() == w.Sequence {
-		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.Fired
+		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.IsDue
 		streams.Newest = next.Due.GetCached().GetSha256()
 	}
 	var shown *keystate.Object
@@ -226,17 +226,17 @@ func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key
 	case err != nil, want.Sequence == 0:
 		return nil, err
 	}
-	timer, err := r.Client.PendingTimer(ctx, key)
+	next, err := r.Client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
-		timer = operate.Timer{}
+		next = operate.NextFetch{}
 		if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
 			handled = 0 // a due is waiting, so the key is pending
 		}
 	case err != nil:
 		return nil, err
 	}
-	found := r.key(want, timer, handled)
+	found := r.key(want, next, handled)
 	return &found, nil
 }
 

@@ -187,7 +187,7 @@ func (v *View) readStatus(state status.Status) {
 }
 
 // addTimer adds a timer, and the last attempt that set it.
-func (v *View) addTimer(t operate.Timer) {
+func (v *View) addTimer(t operate.NextFetch) {
 	detail := pipeline.CauseName(t.Due.GetCause())
 	if waits := sentence.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
 		detail += ", waits for the " + waits
