@@ -42,7 +42,7 @@ type checking struct {
 	offline   bool
 	protected []string
 	// found has the invalid documents of the files, or the ignored Secrets of the namespace.
-	found []checked
+	found []finding
 }
 
 // checkCommand returns the command check.
@@ -107,7 +107,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) {
 	events, _ := c.Cluster().Events(ctx, namespace, "CredentialsIgnored")
 	for _, e := range events {
-		c.found = append(c.found, checked{
+		c.found = append(c.found, finding{
 			ConfigMap: namespace + "/" + name, OK: true, Verdict: e.Reason,
 			Detail: "Secret " + e.InvolvedObject.Name + ": " + e.Message,
 		})
@@ -174,7 +174,7 @@ func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reade
 		document++
 		if objects, err = c.add(objects, text); err != nil {
 			where := fmt.Sprintf("%s, document %d", name, document)
-			c.found = append(c.found, checked{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
+			c.found = append(c.found, finding{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
 		}
 	}
 }
@@ -225,8 +225,8 @@ func compiled(w *watchv1.Watcher) corev1.ConfigMap {
 	}
 }
 
-// checked is one row: the verdict on an object, a key or an expression.
-type checked struct {
+// finding is one row: the verdict on an object, a key or an expression.
+type finding struct {
 	ConfigMap string `json:"configMap"`
 	Key       string `json:"key,omitempty"`
 	URL       string `json:"url,omitempty"`
@@ -244,23 +244,23 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 		}
 		found = append(found, all...)
 	}
-	_, err := out.List(printer.Rows(found, func(f checked) printer.Row {
+	_, err := out.List(printer.Rows(found, func(f finding) printer.Row {
 		return printer.Row{
 			Name: "configmap/" + f.ConfigMap, Object: f, Wide: printer.Cells("URL", f.URL),
 			Cells: printer.Cells("CONFIGMAP", f.ConfigMap, "KEY", f.Key, "VERDICT", f.Verdict, "DETAIL", f.Detail),
 		}
 	}))
-	if err == nil && slices.ContainsFunc(found, func(f checked) bool { return !f.OK }) {
+	if err == nil && slices.ContainsFunc(found, func(f finding) bool { return !f.OK }) {
 		return silent(operate.Found)
 	}
 	return err
 }
 
 // check checks one object.
-func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]checked, error) {
-	whole := checked{ConfigMap: object.Namespace + "/" + object.Name}
+func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]finding, error) {
+	whole := finding{ConfigMap: object.Namespace + "/" + object.Name}
 	known := keys.ReadObject(&object.ObjectMeta, c.protected)
-	var found []checked
+	var found []finding
 	invalid := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
 	if known.Invalid != nil {
 		found = append(found, whole.as(invalid, known.Invalid.Error()))
@@ -288,15 +288,15 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]check
 }
 
 // as returns a copy with a verdict.
-func (f checked) as(verdict, detail string) checked {
+func (f finding) as(verdict, detail string) finding {
 	f.Verdict, f.Detail = verdict, detail
 	return f
 }
 
 func (c *checking) pairs(
-	ctx context.Context, whole checked, known keys.Object, object *corev1.ConfigMap,
-) ([]checked, error) {
-	var found []checked
+	ctx context.Context, whole finding, known keys.Object, object *corev1.ConfigMap,
+) ([]finding, error) {
+	var found []finding
 	request := known.Request
 	held, _ := status.Parse(object.Annotations[annotation.StatusKey])
 	for _, pair := range request.Pairs {
@@ -352,7 +352,7 @@ func (c *checking) pairs(
 }
 
 // hops returns two rows for each hop of the GET: what the fetcher sent, and what it got.
-func hops(whole checked, key string, preview fetcher.Preview) (found []checked) {
+func hops(whole finding, key string, preview fetcher.Preview) (found []finding) {
 	whole.Key, whole.OK = key, true
 	for i, hop := range preview.Hops {
 		if i == 0 && preview.Credential != "" {
@@ -364,8 +364,8 @@ func hops(whole checked, key string, preview fetcher.Preview) (found []checked) 
 }
 
 // expressions returns a row for each evaluated expression of a key.
-func expressions(whole checked, key string, outcome rule.Evaluation) []checked {
-	var found []checked
+func expressions(whole finding, key string, outcome rule.Evaluation) []finding {
+	var found []finding
 	for _, x := range outcome.Expressions {
 		f := whole
 		f.Key, f.OK, f.Verdict, f.Detail = key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text

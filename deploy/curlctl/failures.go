@@ -59,7 +59,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
 				key, err = reader.One(ctx, d.Key, handled)
-				row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), key)
+				row.Now = keys.StateNow(keys.RequestOf(d.Message.GetWant()), key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
 				return
@@ -201,15 +201,15 @@ func showCommand(o *options) *cobra.Command {
 
 func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 	r, snippet := keys.NewRecord(f), keys.Snippet(f.Message.GetSnippet())
-	r.Now = keys.Now(keys.RequestOf(f.Message.GetWant()), key)
+	r.Now = keys.StateNow(keys.RequestOf(f.Message.GetWant()), key)
 	if s.Out.ForPrograms() {
 		return s.Out.Object(r.Row(s.Now()).Name, struct {
 			keys.Record
 			Snippet string `json:"snippet,omitempty"`
 		}{r, strings.Join(snippet, "\n")})
 	}
-	if r.Now == keys.Recovered && !key.Condition.Checked.IsZero() {
-		r.Now += ", last fetched " + printer.Age(s.Now(), key.Condition.Checked) + " ago"
+	if r.Now == keys.Recovered && !key.Condition.LastAttempt.IsZero() {
+		r.Now += ", last fetched " + printer.Age(s.Now(), key.Condition.LastAttempt) + " ago"
 	}
 	s.Out.Fields(r.Fields(s.Now()))
 	if len(snippet) > 0 {

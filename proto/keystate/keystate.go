@@ -91,8 +91,8 @@ type Condition struct {
 	Next time.Time `json:"nextTry,omitzero"`
 	// Attempts counts the failed attempts of this round.
 	Attempts uint32 `json:"attempts,omitempty"`
-	// Checked is the time of the last attempt, if it is known.
-	Checked time.Time `json:"lastChecked,omitzero"`
+	// LastAttempt is the time of the last attempt, if it is known.
+	LastAttempt time.Time `json:"lastChecked,omitzero"`
 	// Stale: no good fetch for pipeline.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
 	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
@@ -164,7 +164,7 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 		if !c.Next.IsZero() {
 			shown.Next = c.Next
 		}
-		shown.Checked, shown.Stale = c.Checked, shown.Stale || c.Stale
+		shown.LastAttempt, shown.Stale = c.LastAttempt, shown.Stale || c.Stale
 		return shown
 	case shown.State == Contested:
 		c.State, c.Reason, c.Message, c.Since = Contested, shown.Reason, shown.Message, time.Time{}
@@ -174,10 +174,10 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	case shown.State == OK && (s.Newest == "" || s.Newest == o.Entry.SHA256):
 	case s.Audited && shown.State != Failing:
 		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
-		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.Checked
+		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.LastAttempt
 		c.Message = sentence.Unwritten(class, a.URL, "", 0)
 	default:
-		c.State, c.Reason, c.Since = Pending, NotWritten, c.Checked
+		c.State, c.Reason, c.Since = Pending, NotWritten, c.LastAttempt
 		if shown.State == Pending {
 			c.Reason = shown.Reason
 		}
@@ -318,11 +318,11 @@ func (s *Streams) condition(a Asked, now time.Time) Condition {
 		return Condition{State: OK}
 	}
 	c := Condition{
-		State: OK, Next: s.At, Attempts: due.GetAttempts(), Checked: Checked(due, s.SetAt),
+		State: OK, Next: s.At, Attempts: due.GetAttempts(), LastAttempt: LastAttempt(due, s.SetAt),
 		Stale: pipeline.StaleDue(due, a.Refresh, now), WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), a.URL),
 	}
 	if s.Fired {
-		c.Checked = time.Time{}
+		c.LastAttempt = time.Time{}
 	}
 	if due.GetFirstFailedAt() != nil {
 		c.Since = due.GetFirstFailedAt().AsTime()
@@ -345,9 +345,9 @@ func (s *Streams) condition(a Asked, now time.Time) Condition {
 	return c
 }
 
-// Checked returns the time of the last attempt, at which the timer was set. It is zero if the timer
+// LastAttempt returns the time of the last attempt, at which the timer was set. It is zero if the timer
 // was set without an attempt.
-func Checked(due *v1.Due, setAt time.Time) time.Time {
+func LastAttempt(due *v1.Due, setAt time.Time) time.Time {
 	tried := due.GetFreshUntil() != nil || due.GetFirstFailedAt() != nil
 	if due.GetCause() == v1.Cause_CAUSE_PARKED || !tried {
 		return time.Time{}

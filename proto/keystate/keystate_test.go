@@ -45,7 +45,7 @@ func TestConditionOfAWant(t *testing.T) {
 		"taken, fetched once": {want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead}},
 		"refreshed": {
 			due: &v1.Due{FreshUntil: ago(-time.Minute)}, at: next,
-			want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: next, Checked: set},
+			want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: next, LastAttempt: set},
 		},
 		"failing": {
 			due: &v1.Due{
@@ -55,13 +55,13 @@ func TestConditionOfAWant(t *testing.T) {
 			at: next,
 			want: keystate.Condition{
 				State: keystate.Failing, Reason: "Timeout", Status: 503, Since: now.Add(-time.Minute), Next: next, Attempts: 3,
-				Checked: set, WaitsFor: "pause of example.com",
+				LastAttempt: set, WaitsFor: "pause of example.com",
 			},
 		},
 		"failing, and its timer is late": {
 			due: &v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, at: late,
 			want: keystate.Condition{
-				State: keystate.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late, Checked: set,
+				State: keystate.Failing, Reason: "Timeout", Since: now.Add(-time.Minute), Next: late, LastAttempt: set,
 			},
 		},
 		"late timer": {
@@ -70,7 +70,9 @@ func TestConditionOfAWant(t *testing.T) {
 		},
 		"timer not late yet": {
 			due: &v1.Due{FreshUntil: ago(0)}, at: late.Add(time.Second),
-			want: keystate.Condition{State: keystate.OK, Reason: keystate.NotRead, Next: late.Add(time.Second), Checked: set},
+			want: keystate.Condition{
+				State: keystate.OK, Reason: keystate.NotRead, Next: late.Add(time.Second), LastAttempt: set,
+			},
 		},
 		"parked, and stale": {
 			due: &v1.Due{FreshUntil: ago(long), Cause: v1.Cause_CAUSE_PARKED}, at: next,
@@ -79,7 +81,8 @@ func TestConditionOfAWant(t *testing.T) {
 		"stale": {
 			due: &v1.Due{FreshUntil: ago(long)}, at: next,
 			want: keystate.Condition{
-				State: keystate.Stale, Reason: keystate.Outdated, Since: now.Add(-long), Next: next, Checked: set, Stale: true,
+				State: keystate.Stale, Reason: keystate.Outdated, Since: now.Add(-long), Next: next, LastAttempt: set,
+				Stale: true,
 			},
 		},
 		"fired, and not taken": {
@@ -94,7 +97,7 @@ func TestConditionOfAWant(t *testing.T) {
 			due: &v1.Due{Attempts: 1, FirstFailedAt: ago(time.Minute), Cause: v1.Cause_CAUSE_RETRY}, at: next,
 			want: keystate.Condition{
 				State: keystate.Pending, Reason: keystate.Retry, Since: now.Add(-time.Minute), Next: next, Attempts: 1,
-				Checked: set,
+				LastAttempt: set,
 			},
 		},
 		"timer set without an attempt": {

@@ -130,7 +130,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 func (r *reading) record(d operate.DeadLetter) keys.Record {
 	row := keys.NewRecord(d)
 	if !r.AsOf.IsZero() {
-		row.Now = keys.Now(keys.RequestOf(d.Message.GetWant()), keys.Find(r.Keys, d.Key))
+		row.Now = keys.StateNow(keys.RequestOf(d.Message.GetWant()), keys.Find(r.Keys, d.Key))
 	}
 	return row
 }

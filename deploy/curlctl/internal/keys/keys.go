@@ -82,7 +82,7 @@ func (l Listed) Row(now time.Time) printer.Row {
 			"HOST", l.Host, "NAMESPACE", l.Namespace, "CONFIGMAP", l.ConfigMap, "KEY", l.Key,
 		),
 		Wide: printer.Cells(
-			"CHECKED", printer.Age(now, l.Checked), "WAITS FOR", l.WaitsFor, "ATTEMPTS", l.Attempts, "REFRESH", l.Refresh,
+			"CHECKED", printer.Age(now, l.LastAttempt), "WAITS FOR", l.WaitsFor, "ATTEMPTS", l.Attempts, "REFRESH", l.Refresh,
 			"URL", l.URL, "MESSAGE", l.Message,
 		),
 	}
@@ -250,8 +250,8 @@ const (
 	Changed = "changed"
 )
 
-// Now returns the current state of a key whose request failed earlier (nil: it is not wanted).
-func Now(failed Request, k *Key) string {
+// StateNow returns the current state of a key whose request failed earlier (nil: it is not wanted).
+func StateNow(failed Request, k *Key) string {
 	switch {
 	case k == nil:
 		return Gone

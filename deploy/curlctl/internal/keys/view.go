@@ -193,7 +193,7 @@ func (v *View) addTimer(t operate.NextFetch) {
 		detail += ", waits for the " + waits
 	}
 	v.add(t.At, "scheduled", t.Key.Key, detail)
-	switch at := keystate.Checked(t.Due, t.SetAt); {
+	switch at := keystate.LastAttempt(t.Due, t.SetAt); {
 	case at.IsZero():
 	case t.Reason() != "":
 		v.add(at, "last checked", t.Key.Key, t.Reason())

@@ -99,9 +99,9 @@ func Plan(
 			if err != nil {
 				return fmt.Errorf("check failure %d: %w", item.ID, err)
 			}
-			now := Verdict(keys.Now(item.request, key))
-			if now == Gone || now == Changed || now == Recovered && !alsoRecovered {
-				item.Verdict = now
+			verdict := Verdict(keys.StateNow(item.request, key))
+			if verdict == Gone || verdict == Changed || verdict == Recovered && !alsoRecovered {
+				item.Verdict = verdict
 			}
 			return nil
 		})
