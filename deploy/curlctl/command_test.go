@@ -234,7 +234,7 @@ var _ = Describe("An identity", func() {
 		{"failures", "--host=a.example.com", "--since=1h"},
 		{"failures", "show", "1"},
 		{"wants"},
-		{"timers", "-A"},
+		{"wants", "-A"},
 		{"status"},
 		{"replay", "--all", "--dry-run"},
 		{"setup", "--dry-run"},

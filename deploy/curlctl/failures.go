@@ -22,8 +22,7 @@ func failuresCommand(o *options) *cobra.Command {
 	selected := &keys.Selection{}
 	limit, summary := defaultLimit, false
 	cmd := &cobra.Command{
-		Use: "failures", Aliases: []string{"failure"},
-		Short: "List failed fetches, newest first",
+		Use: "failures", Short: "List failed fetches, newest first",
 		Long: "Lists failed fetches, newest first. The column NOW shows the current state of the key,\n" +
 			"unless --limit=0 is given.",
 		Args: noArgs,

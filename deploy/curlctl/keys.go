@@ -44,7 +44,6 @@ func failingCommand(o *options) *cobra.Command {
 func wantsCommand(o *options) *cobra.Command {
 	l := &listing{none: "No keys are wanted."}
 	cmd := l.command(o, "wants", "List all keys with state, next fetch, URL and last check (reads Kubernetes)")
-	cmd.Aliases = []string{"timers"}
 	cmd.Flags().BoolVar(&l.Stale, "stale", false,
 		"only keys without a good fetch for "+strconv.Itoa(pipeline.StaleIntervals)+" intervals")
 	return cmd
