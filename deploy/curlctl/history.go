@@ -69,7 +69,7 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 func (k *versioned) state(v *v1.Version) string {
 	switch v.GetSha256() {
 	case k.entry.SHA256:
-		return "held"
+		return "current"
 	case k.entry.Available:
 		return "available"
 	}
@@ -94,10 +94,10 @@ func (k *versioned) find(text string) (string, error) {
 		k.Key.Key, text)
 }
 
-// former returns the digest of the newest version that the key had before the one that it holds.
+// former returns the digest of the newest version that the key had before the current one.
 func (k *versioned) former() (string, error) {
-	held := slices.IndexFunc(k.versions, func(v *v1.Version) bool { return v.GetSha256() == k.entry.SHA256 })
-	for _, v := range k.versions[held+1:] {
+	current := slices.IndexFunc(k.versions, func(v *v1.Version) bool { return v.GetSha256() == k.entry.SHA256 })
+	for _, v := range k.versions[current+1:] {
 		if v.GetSha256() != k.entry.SHA256 && !v.GetAvailable() {
 			return v.GetSha256(), nil
 		}
@@ -133,8 +133,8 @@ func diffCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff NAMESPACE/NAME KEY [A [B]]",
 		Short: "Compare two contents of a key by number or digest (reads Kubernetes)",
-		Long: "Without A and B it compares the content that the key holds with the one that waits for\n" +
-			"approval, or else the former content with the one that the key holds.",
+		Long: "Without A and B it compares the current content with the one that waits for approval, or\n" +
+			"else the former content with the current one.",
 		Args:              cobra.RangeArgs(2, 4),
 		ValidArgsFunction: o.CompleteObjects,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {

@@ -327,7 +327,7 @@ var _ = Describe("An earlier content", func() {
 			curlctl("refetch")
 			cm.EventuallyHasData(ctx, "rules.json", body)
 		}
-		Expect(curlctl("history")).To(And(ContainSubstring("held"), ContainSubstring(pipeline.Digest("one")[:12])))
+		Expect(curlctl("history")).To(And(ContainSubstring("current"), ContainSubstring(pipeline.Digest("one")[:12])))
 		Expect(curlctl("diff", "rules.json")).To(And(ContainSubstring("-two"), ContainSubstring("+three")))
 
 		page.Fails(500)
