@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
@@ -37,6 +40,182 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
+
+// loggedLines counts the log lines with a text.
+func loggedLines(log *gbytes.Buffer, text string) func() int {
+	return func() int {
+		n := 0
+		for line := range strings.Lines(string(log.Contents())) {
+			if strings.Contains(line, text) {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// held serves a body once proceed is closed, and closes fetching at the request.
+func held(body string) (o *origin, fetching, proceed chan struct{}) {
+	GinkgoHelper()
+	fetching, proceed = make(chan struct{}), make(chan struct{})
+	return serve(func(w http.ResponseWriter, r *http.Request) {
+		close(fetching)
+		<-proceed
+		says(body)(w, r)
+	}), fetching, proceed
+}
+
+// timer is a pending timer.
+type timer struct {
+	*v1.Due
+	at     time.Time
+	header nats.Header
+}
+
+// beats counts the in-progress notifications to the server.
+func (w *world) beats() func() int {
+	GinkgoHelper()
+	var mu sync.Mutex
+	n := 0
+	_, err := w.js.Conn().Subscribe("$JS.ACK."+pipeline.Requests+".>", func(m *nats.Msg) {
+		mu.Lock()
+		defer mu.Unlock()
+		if string(m.Data) == "+WPI" {
+			n++
+		}
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(w.js.Conn().Flush()).To(Succeed())
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return n
+	}
+}
+
+// timerOf returns the pending timer of a key, or nil.
+func (w *world) timerOf(k pipeline.Key) *timer {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
+	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	Expect(err).NotTo(HaveOccurred())
+	due := must(pipeline.DecodeDue(k, m.Data))
+	at := must(time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at ")))
+	return &timer{Due: due, at: at, header: m.Header}
+}
+
+// waiting returns the keys that have a pending timer.
+func (w *world) waiting(keys []pipeline.Key) (waiting []pipeline.Key) {
+	GinkgoHelper()
+	for _, k := range keys {
+		if w.timerOf(k) != nil {
+			waiting = append(waiting, k)
+		}
+	}
+	return waiting
+}
+
+func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
+
+// messages returns the messages of a stream by sequence.
+func (w *world) messages(name string) (all []*jetstream.RawStreamMsg) {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, name))
+	state := stream.CachedInfo().State
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
+		m, err := stream.GetMsg(w.ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, m)
+	}
+	return all
+}
+
+// contents returns the number of published bodies.
+func (w *world) contents() int {
+	GinkgoHelper()
+	stream := must(w.js.Stream(w.ctx, pipeline.Results))
+	info := must(stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
+	return len(info.State.Subjects)
+}
+
+// results returns the published results.
+func (w *world) results() (all []*v1.Result) {
+	GinkgoHelper()
+	for _, m := range w.messages(pipeline.Results) {
+		_, k, err := pipeline.ParseSubject(m.Subject)
+		Expect(err).NotTo(HaveOccurred())
+		all = append(all, must(pipeline.DecodeResult(k, m.Data)))
+	}
+	return all
+}
+
+// result returns the only published result.
+func (w *world) result() *v1.Result {
+	GinkgoHelper()
+	all := w.results()
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// lastResult returns the newest result.
+func (w *world) lastResult() *v1.Result {
+	GinkgoHelper()
+	all := w.results()
+	Expect(all).NotTo(BeEmpty())
+	return all[len(all)-1]
+}
+
+func (w *world) deadLetters() (all []*v1.DeadLetter) {
+	GinkgoHelper()
+	for _, m := range w.messages(pipeline.Failures) {
+		d := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
+		all = append(all, d)
+	}
+	return all
+}
+
+// deadLetter returns the only dead letter.
+func (w *world) deadLetter() *v1.DeadLetter {
+	GinkgoHelper()
+	all := w.deadLetters()
+	Expect(all).To(HaveLen(1))
+	return all[0]
+}
+
+// pending returns the number of undelivered and unacknowledged messages.
+func (w *world) pending() uint64 {
+	GinkgoHelper()
+	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	info := must(consumer.Info(w.ctx))
+	return info.NumPending + uint64(info.NumAckPending)
+}
+
+// named gives a want a numbered name.
+func named(prefix string, n int) func(*v1.Want) {
+	return func(w *v1.Want) { w.Name = fmt.Sprintf("%s-%04d", prefix, n) }
+}
+
+func in(namespace string) func(*v1.Want) {
+	return func(w *v1.Want) { w.Namespace = namespace }
+}
+
+func expects(rules ...string) func(*v1.Want) { return func(w *v1.Want) { w.Expect = rules } }
+
+func selects(text string) func(*v1.Want) { return func(w *v1.Want) { w.Select = text } }
+
+func writeFile(name string, content []byte) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), name)
+	Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
+	return path
+}
 
 func TestEngine(t *testing.T) { suitetest.Run(t, "Engine") }
 
@@ -420,146 +599,3 @@ func tagged(tag, body string) http.HandlerFunc {
 		_, _ = io.WriteString(w, body)
 	}
 }
-
-var _ = Describe("A good response", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
-
-	It("is published with everything that the fast path of the writer needs", func() {
-		o := serve(says("hello there"))
-		want := w.want(o.URL)
-		sequence := w.fetcher().fetch(want)
-		r := w.result()
-		Expect(r.GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-		Expect(r.GetContent().GetSha256()).To(Equal(digest("hello there")))
-		Expect(r.GetSequence()).To(Equal(sequence))
-		Expect(r.GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
-		Expect(r.GetWant().GetEpoch()).To(Equal(w.epoch))
-		Expect(r.GetWant().GetStatus()).To(Equal(want.GetStatus()))
-		Expect(r.GetWant().GetResourceVersion()).To(Equal("7"))
-		Expect(r.GetWant().GetReadFirst()).To(BeFalse())
-		Expect(w.timer()).To(BeNil(), "there is no refresh")
-		Eventually(w.pending).Should(BeZero())
-	})
-
-	It("is followed by a GET within the interval of the annotation, whatever Cache-Control and Expires say", func() {
-		o := serve(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/fresh" {
-				w.Header().Set("Cache-Control", "no-cache")
-				http.Redirect(w, r, "/fresh", http.StatusFound)
-				return
-			}
-			w.Header().Set("Cache-Control", "public, max-age=31536000, s-maxage=31536000, immutable")
-			w.Header().Set("Expires", "Fri, 31 Dec 2100 23:59:59 GMT")
-			says("hello there")(w, r)
-		})
-		f := w.fetcher()
-		for _, path := range []string{"/fresh", "/moved"} {
-			f.fetch(w.want(o.URL+path, every(10*time.Minute)))
-			for range 2 { // the first interval has a random part
-				Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically("<=", 11*time.Minute), path)
-				f.elapse()
-			}
-		}
-	})
-
-	It("makes GETs conditional for less than a day, and not after a failure or if a person requests one", func() {
-		var conditional atomic.Bool
-		handler := func(w http.ResponseWriter, r *http.Request) {
-			conditional.Store(r.Header.Get("If-None-Match") != "")
-			tagged(`"v1"`, "hello there")(w, r)
-		}
-		o := serve(handler)
-		f := w.fetcher()
-		f.fetch(w.want(o.URL, every(time.Hour)))
-		since, refreshes := w.clock.Now(), 0
-		for ; w.clock.Now().Sub(since) < 24*time.Hour; refreshes++ {
-			f.elapse()
-			if !conditional.Load() {
-				break
-			}
-		}
-		Expect(refreshes).To(BeNumerically(">", 15))
-		Expect(w.clock.Now().Sub(since)).To(BeNumerically("<=", 24*time.Hour))
-
-		f.elapse()
-		Expect(conditional.Load()).To(BeTrue(), "the unconditional GET renews the trust")
-		timer := w.timer()
-		timer.Cause = v1.Cause_CAUSE_NOW // as curlctl refetch does
-		w.fire(timer.Due)
-		f.step()
-		Expect(conditional.Load()).To(BeFalse())
-
-		f.elapse()
-		Expect(conditional.Load()).To(BeTrue())
-		o.now(fails(http.StatusServiceUnavailable))
-		f.elapse()
-		o.now(handler)
-		f.elapse()
-		Expect(conditional.Load()).To(BeFalse())
-	})
-
-	DescribeTable("or failure is dropped if its want was replaced during the fetch",
-		func(respond http.HandlerFunc, change func(*v1.Want)) {
-			o, f := serve(w.replacing(respond, change)), w.fetcher()
-			f.fetch(w.want(o.URL+"/old", change))
-			Expect(w.results()).To(BeEmpty())
-			Expect(w.deadLetters()).To(BeEmpty())
-			Expect(w.timer()).To(BeNil())
-
-			f.step() // the new want is its own trigger
-			Expect(w.result().GetWant().GetUrl()).To(HaveSuffix("/new"))
-			Eventually(w.pending).Should(BeZero())
-		},
-		Entry("with refresh", says("hello there"), every(10*time.Minute)),
-		Entry("without refresh", says("hello there"), func(*v1.Want) {}),
-		Entry("after the last attempt", fails(http.StatusNotFound), func(*v1.Want) {}),
-	)
-
-	It("is published even if a replica does not have its want yet", func() {
-		w.replicaLags()
-		w.fetcher().fetch(w.want(serve(says("hello there")).URL))
-		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-		Eventually(w.pending).Should(BeZero())
-	})
-
-	It("is dropped if its key is no longer wanted", func() {
-		o := serve(func(rw http.ResponseWriter, r *http.Request) {
-			defer GinkgoRecover()
-			_, last, err := w.client.LastWant(w.ctx, key)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(w.client.PublishTombstone(w.ctx, key, last)).Error().NotTo(HaveOccurred())
-			says("late")(rw, r)
-		})
-		f := w.fetcher()
-		f.fetch(w.want(o.URL))
-		f.step()
-		Expect(w.results()).To(BeEmpty())
-		Eventually(w.pending).Should(BeZero())
-	})
-})
-
-var _ = Describe("A body at the limit of the broker", func() {
-	const maxPayload = 64 << 10
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{MaxPayload: maxPayload}, pipeline.Topology{}) })
-
-	It("replaces the status annotation, which the writer then reads", func() {
-		body := strings.Repeat("x", maxPayload-8<<10)
-		o := serve(says(body))
-		w.fetcher().fetch(w.want(o.URL, func(w *v1.Want) { w.Status = strings.Repeat("s", 16<<10) }))
-		r := w.result()
-		Expect(r.GetContent().GetBody()).To(HaveLen(len(body)))
-		Expect(r.GetWant().GetStatus()).To(BeEmpty())
-		Expect(r.GetWant().GetReadFirst()).To(BeTrue())
-	})
-
-	It("is refused as too large if it still does not fit", func() {
-		o := serve(says(strings.Repeat("x", maxPayload)))
-		w.fetcher().fetch(w.want(o.URL, every(10*time.Minute)))
-		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE))
-		Expect(w.deadLetters()).To(HaveLen(1))
-		Expect(w.timer().GetCached()).To(BeNil())
-		Eventually(w.pending).Should(BeZero())
-	})
-})

@@ -1,0 +1,186 @@
+package engine_test
+
+import (
+	"bytes"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A failed attempt", func() {
+	var (
+		w *world
+		f *fetcher
+	)
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		f = w.fetcher()
+	})
+
+	failures := func() (all []*v1.Failure) {
+		for _, r := range w.results() {
+			all = append(all, r.GetFailure())
+		}
+		return all
+	}
+
+	It("leaves a dead letter, a published failure and the timer of a recheck if it was the last", func() {
+		o := serve(fails(http.StatusInternalServerError))
+		f.fetch(w.want(o.URL))
+		began := w.clock.Now()
+		f.elapse()
+		Expect(w.deadLetters()).To(BeEmpty())
+		f.elapse()
+
+		Expect(o.gets.Load()).To(BeEquivalentTo(3))
+		deadLetter := w.deadLetter()
+		Expect(deadLetter.GetWant().GetUrl()).To(Equal(o.URL))
+		Expect(deadLetter.GetFailure().GetAttempts()).To(BeEquivalentTo(3))
+		Expect(deadLetter.GetFailure().GetFirstFailedAt().AsTime()).To(BeTemporally("==", began))
+		Expect(deadLetter.GetLastFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
+		Expect(string(deadLetter.GetSnippet())).To(ContainSubstring("secret of the server"))
+		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+		Expect(err).NotTo(HaveOccurred())
+		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", pipeline.HiddenHost, key}))
+		Expect(failures()).To(HaveLen(1))
+		Expect(failures()[0].GetGaveUp()).To(BeTrue())
+		t := w.timer()
+		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
+		Expect(t.GetAttempts()).To(BeZero())
+		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
+		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Hour))
+		Eventually(w.pending).Should(BeZero())
+	})
+
+	It("delays nothing if the stream refuses its dead letter", func() {
+		Expect(w.js.DeleteStream(w.ctx, pipeline.Failures)).To(Succeed())
+		bad, good := serve(fails(http.StatusNotFound)), serve(says("hello there"))
+		f.run()
+		w.publishMany(bad, 100, "bad")
+		w.publishMany(good, 5, "good")
+		Eventually(good.gets.Load).WithTimeout(10 * time.Second).Should(BeEquivalentTo(5))
+		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).
+			Should(BeEquivalentTo(100))
+		Eventually(w.pending).Should(BeZero())
+	})
+
+	It("is logged with host, reason and status, without secrets", func() {
+		var log bytes.Buffer
+		f = w.fetcher(func(o *fetcherOptions) { o.log = &log })
+		o := serve(fails(http.StatusForbidden))
+		f.fetch(w.want(strings.Replace(o.URL, "127.0.0.1", "localhost", 1) + "/path?token=hidden"))
+		Expect(strings.Count(log.String(), "\n")).To(Equal(1))
+		f.fetch(w.want(o.URL + "/path?token=hidden"))
+		line := log.String()
+		for _, part := range []string{
+			`"key":"default/cool.map/my.data"`, `"host":"localhost"`, `"cause":"new"`, `"next":"`,
+			`"attempt":1`, `"reason":"BadStatus"`, "403",
+		} {
+			Expect(line).To(ContainSubstring(part))
+		}
+		for _, part := range []string{"hidden", "path", "secret", "127.0.0.1"} {
+			Expect(line).NotTo(ContainSubstring(part))
+		}
+	})
+
+	Describe("with Retry-After", func() {
+		It("pauses its host for a short time, and no other host", func() {
+			slow := serve(retryLater(http.StatusTooManyRequests, "120"))
+			f.fetch(w.want(slow.URL))
+			gets := slow.gets.Load()
+
+			f.fetch(w.want(slow.URL + "/another"))
+			t := w.timer()
+			Expect(slow.gets.Load()).To(Equal(gets), "no GET during the pause")
+			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+			Expect(t.GetAttempts()).To(BeZero(), "no attempt was made")
+			Expect(t.GetStatusCode()).To(BeZero(), "no attempt was made")
+			Expect(t.GetWaitsFor()).To(Equal(v1.WaitsFor_WAITS_FOR_PAUSE))
+			Expect(t.at.Sub(w.clock.Now())).To(BeNumerically("<=", time.Minute), "only the URL waits as requested")
+
+			f.fetch(w.want(serve(says("hello there")).URL, named("other", 0)))
+			results := w.results()
+			Expect(results[len(results)-1].GetContent()).NotTo(BeNil())
+
+			Eventually(slow.gets.Load).Should(Equal(gets + 1))
+		})
+
+		It("does not pause a host that only redirects to the failing one", func() {
+			slow := serve(retryLater(http.StatusTooManyRequests, "3600"))
+			redirects := serve(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/fine" {
+					says("hello there")(w, r)
+					return
+				}
+				http.Redirect(w, r, slow.URL, http.StatusFound)
+			})
+			f.fetch(w.want(redirects.URL + "/elsewhere"))
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour),
+				"the URL waits as requested")
+
+			f.fetch(w.want(redirects.URL+"/fine", named("other", 0)))
+			Expect(w.contents()).To(Equal(1))
+		})
+
+		It("does not delay one fetch that a person requests", func() {
+			slow := serve(retryLater(http.StatusTooManyRequests, "3600"))
+			f.fetch(w.want(slow.URL))
+			now := func(w *v1.Want) { w.Cause, w.Now = v1.Cause_CAUSE_NOW, "now" }
+			f.fetch(w.want(slow.URL+"/another", now))
+			Expect(slow.gets.Load()).To(BeEquivalentTo(2))
+			Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RETRY))
+			Expect(w.timer().at.Sub(w.clock.Now())).To(BeNumerically(">=", time.Hour))
+
+			waiting := w.want(slow.URL + "/third")
+			sequence := f.fetch(waiting)
+			Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_PARKED))
+			Expect(slow.gets.Load()).To(BeEquivalentTo(2))
+			_, err := w.client.PublishDue(w.ctx, &v1.Due{Want: waiting, WantSequence: sequence, Cause: v1.Cause_CAUSE_NOW},
+				"refetch")
+			Expect(err).NotTo(HaveOccurred())
+			f.step()
+			Expect(slow.gets.Load()).To(BeEquivalentTo(3), "curlctl refetch does not wait")
+		})
+	})
+})
+
+func TestBackoffDelay(t *testing.T) {
+	b := engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute}
+	const middle, low, high = 0.5, 0.0, 0.999999
+	for name, tc := range map[string]struct {
+		attempts   uint32
+		retryAfter time.Duration
+		random     float64
+		from, to   time.Duration
+	}{
+		"first":                  {1, 0, middle, 2 * time.Second, 2 * time.Second},
+		"zero counts as first":   {0, 0, middle, 2 * time.Second, 2 * time.Second},
+		"second":                 {2, 0, middle, 4 * time.Second, 4 * time.Second},
+		"fifth":                  {5, 0, middle, 32 * time.Second, 32 * time.Second},
+		"capped":                 {9, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"never overflows":        {math.MaxUint32, 0, middle, 5 * time.Minute, 5 * time.Minute},
+		"a fifth less":           {1, 0, low, 1600 * time.Millisecond, 1600 * time.Millisecond},
+		"a fifth more":           {1, 0, high, 2399 * time.Millisecond, 2400 * time.Millisecond},
+		"as the server requests": {1, time.Minute, low, time.Minute, time.Minute},
+		"with jitter after that": {1, time.Minute, high, time.Minute, time.Minute + 400*time.Millisecond},
+		"server requests less":   {5, time.Second, middle, 32 * time.Second, 32 * time.Second},
+		"jitter below that":      {5, 32 * time.Second, low, 32 * time.Second, 32 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := b.Delay(tc.attempts, tc.retryAfter, tc.random)
+			if got < tc.from || got > tc.to {
+				t.Errorf("Delay(%d, %s, %v) = %s, want from %s to %s", tc.attempts, tc.retryAfter, tc.random, got, tc.from, tc.to)
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/signature"
+)
+
+var _ = Describe("Credentials", func() {
+	const secret = "Bearer of the namespace"
+	var (
+		w      *world
+		f      *fetcher
+		o      *origin
+		signer *signature.Signer
+		mu     sync.Mutex
+		seen   []string
+	)
+	BeforeEach(func() {
+		w, seen = newWorld(natstest.Options{}, pipeline.Topology{}), nil
+		o = serve(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, r.URL.Path+" "+r.Header.Get("Authorization"))
+			if r.URL.Path == "/moved" {
+				http.Redirect(w, r, "/private/moved", http.StatusFound)
+				return
+			}
+			if strings.HasSuffix(r.URL.Path, "/denied") {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			_, _ = io.WriteString(w, "hello there")
+		})
+		seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
+		Expect(err).NotTo(HaveOccurred())
+		signer = must(signature.LoadSigner(seed))
+		at := must(url.Parse(o.URL))
+		headers := writeFile("headers.yaml", fmt.Appendf(nil,
+			"- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], headers: {Authorization: %s}}",
+			at.Hostname(), at.Port(), key.Namespace, secret))
+		f = w.fetcher(func(o *fetcherOptions) {
+			o.get.HeaderFile = headers
+			o.signatures = must(signature.LoadVerifier(keys))
+		})
+	})
+	sent := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return seen
+	}
+	signed := func(path string, change ...func(*v1.Want)) *v1.Want {
+		want := w.want(o.URL+path, change...)
+		signer.Sign(want)
+		return want
+	}
+	refused := func(want *v1.Want) uint64 {
+		GinkgoHelper()
+		sequence := f.fetch(want)
+		failure := w.result().GetFailure()
+		Expect(failure.GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED))
+		Expect(failure.GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS))
+		Expect(failure.GetNextAt()).To(BeNil(), "the watcher publishes the want again before the next fetch")
+		Expect(w.timer().Due).To(And(
+			HaveField("Reported", v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED),
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)), "for curlctl and the audit")
+		Expect(w.deadLetters()).To(HaveLen(1))
+		Eventually(w.pending).Should(BeZero())
+		return sequence
+	}
+
+	It("are sent at the refresh of a signed want, and the writer reads the object first", func() {
+		f.fetchDue(signed("/private/a", every(10*time.Minute)), &v1.Due{Cause: v1.Cause_CAUSE_REFRESH})
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+		Expect(w.result().GetWant().GetReadFirst()).To(BeTrue())
+		Expect(w.result().GetWant().GetStatus()).To(BeEmpty())
+	})
+
+	It("are not sent for a want of another publisher, which is reported", func() {
+		want := signed("/private/a", every(10*time.Minute))
+		want.Url = o.URL + "/private/b"
+		refused(want)
+		Expect(sent()).To(BeEmpty())
+	})
+
+	It("are checked once per interval without a request while the want is not signed", func() {
+		sequence := refused(w.want(o.URL+"/private/a", every(10*time.Minute)))
+		reports := len(w.results())
+		for range 4 { // the first refresh comes after half an interval to one and a half
+			Expect(w.timer().at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
+			f.elapse()
+			Eventually(w.pending).Should(BeZero())
+			Expect(w.timer().Due).To(And(HaveField("WantSequence", sequence),
+				HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)))
+		}
+		Expect(w.results()).To(HaveLen(reports+1), "one more after three intervals")
+		Expect(sent()).To(BeEmpty())
+		By("sending them once it is signed")
+		f.fetch(signed("/private/a", every(10*time.Minute)))
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+		Expect(w.timer().Due).To(And(HaveField("Reported", v1.FailureClass_FAILURE_CLASS_UNSPECIFIED),
+			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
+	})
+
+	It("are not needed for an unsigned want of a public URL", func() {
+		f.fetch(w.want(o.URL + "/public"))
+		Expect(w.result().GetContent()).NotTo(BeNil())
+		Expect(sent()).To(Equal([]string{"/public "}))
+	})
+
+	It("are never in a GET that a signed and an unsigned want share", func() {
+		f.fetch(signed("/moved"))
+		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })
+		f.fetch(forged)
+		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
+	})
+
+	It("are named by their source if refused, and appear in no message", func() {
+		f.fetch(signed("/private/denied"))
+		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
+		Expect(w.deadLetters()).To(HaveLen(1))
+		searched := 0
+		for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+			for _, m := range w.messages(stream) {
+				Expect(string(m.Data)+fmt.Sprint(m.Header)).NotTo(ContainSubstring(secret), m.Subject)
+				searched++
+			}
+		}
+		Expect(searched).To(BeNumerically(">=", 3))
+	})
+})

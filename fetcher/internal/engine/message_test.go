@@ -1,0 +1,144 @@
+package engine_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("A message", func() {
+	var (
+		w *world
+		f *fetcher
+		o *origin
+	)
+	BeforeEach(func() {
+		w = newWorld(natstest.Options{}, pipeline.Topology{})
+		f = w.fetcher()
+		o = serve(says("hello there"))
+	})
+
+	DescribeTable("becomes a dead letter if it cannot be decoded, and does not delay others",
+		func(subject string, data string, named pipeline.Key) {
+			Expect(w.js.Publish(w.ctx, subject, []byte(data))).Error().NotTo(HaveOccurred())
+			w.publish(w.want(o.URL))
+
+			f.step()
+			deadLetter := w.deadLetter()
+			Expect(deadLetter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
+			Expect(deadLetter.GetSubject()).To(Equal(subject))
+			Expect(deadLetter.GetPayload()).To(BeEquivalentTo(data))
+			reason, _, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(reason).To(Equal("Malformed"))
+			Expect(k).To(Equal(named))
+
+			f.step()
+			Expect(w.result().GetContent()).NotTo(BeNil())
+			Eventually(w.pending).Should(BeZero())
+		},
+		Entry("payload of a want", natstest.Numbered(1).Want(), "garbage", natstest.Numbered(1)),
+		Entry("payload of a due", natstest.Numbered(1).Due(), "\xff\xff", natstest.Numbered(1)),
+		Entry("empty due", natstest.Numbered(1).Due(), "", natstest.Numbered(1)),
+		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
+		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
+	)
+
+	It("is acknowledged if it is a tombstone", func() {
+		Expect(w.client.PublishTombstone(w.ctx, key, 0)).Error().NotTo(HaveOccurred())
+		f.step()
+		Eventually(w.pending).Should(BeZero(), "the server handles acknowledgements asynchronously")
+		Expect(w.results()).To(BeEmpty())
+	})
+
+	Describe("that is due", func() {
+		var (
+			want     *v1.Want
+			sequence uint64
+		)
+		BeforeEach(func() {
+			want = w.want(o.URL)
+			sequence = w.publish(want)
+			Expect(w.next().Ack()).To(Succeed())
+		})
+
+		nothingHappens := func() {
+			GinkgoHelper()
+			f.step()
+			Expect(o.gets.Load()).To(BeZero())
+			Expect(w.results()).To(BeEmpty())
+			Expect(w.timer()).To(BeNil())
+		}
+
+		DescribeTable("is acknowledged if its want was", func(change func() error) {
+			Expect(change()).To(Succeed())
+			Expect(w.next().Ack()).To(Succeed())
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			nothingHappens()
+			Eventually(w.pending).Should(BeZero())
+		},
+			Entry("replaced", func() error { w.publish(w.want(o.URL + "/newer")); return nil }),
+			Entry("removed", func() error { _, err := w.client.PublishTombstone(w.ctx, key, sequence); return err }),
+		)
+
+		It("is acknowledged after three lookups if its key has no want", func() {
+			stranger := w.want(o.URL, func(w *v1.Want) { w.Name = "stranger" })
+			w.fire(&v1.Due{Want: stranger, WantSequence: sequence})
+			for range 3 {
+				Eventually(w.pending).Should(BeEquivalentTo(1))
+				nothingHappens()
+			}
+			Eventually(w.pending).Should(BeZero())
+		})
+
+		It("is given back until the replica has its want", func() {
+			w.fire(&v1.Due{Want: want, WantSequence: sequence})
+			catchUp := w.replicaLags()
+			nothingHappens()
+			catchUp()
+			f.step()
+			Eventually(w.contents).Should(Equal(1))
+			Eventually(w.pending).Should(BeZero())
+		})
+
+		It("is given back if it belongs to a newer want than the replica's", func() {
+			w.fire(&v1.Due{Want: want, WantSequence: sequence + 100})
+			nothingHappens()
+			Eventually(w.pending).Should(BeEquivalentTo(1))
+			m := w.next()
+			Expect(must(m.Metadata()).NumDelivered).To(BeEquivalentTo(2))
+			Expect(m.Ack()).To(Succeed())
+		})
+
+		It("uses the current want, not the one in the timer", func() {
+			remembered := w.want(o.URL + "/remembered")
+			w.fire(&v1.Due{Want: remembered, WantSequence: sequence})
+			f.step()
+			Expect(w.result().GetWant().GetUrl()).To(Equal(o.URL))
+		})
+	})
+
+	Describe("for a key that already has its body", func() {
+		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: digest("hello there"), Etag: `"v1"`} }
+
+		It("only sets the timer of the refresh", func() {
+			sequence := f.fetch(w.want(o.URL, settled, every(10*time.Minute)))
+			Expect(o.gets.Load()).To(BeZero())
+			Expect(w.results()).To(BeEmpty())
+			t := w.timer()
+			Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_REFRESH))
+			Expect(t.GetWantSequence()).To(Equal(sequence))
+			Expect(t.GetCached().GetEtag()).To(Equal(`"v1"`))
+			Eventually(w.pending).Should(BeZero())
+
+			w.fire(t.Due)
+			f.step()
+			Expect(o.gets.Load()).To(BeEquivalentTo(1), "a due always fetches")
+		})
+	})
+})

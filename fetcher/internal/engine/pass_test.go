@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+func TestPass(t *testing.T) {
+	slow := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8) + "size(body)>0" + strings.Repeat(")", 8)
+	const half = "size(body) * 2 > heldSize"
+	for name, c := range map[string]struct {
+		want *v1.Want
+		past *v1.Due
+		body string
+		// passes is the accepted body, or refused the failure.
+		passes, refused string
+	}{
+		"no rules":    {want: &v1.Want{}, body: "hello", passes: "hello"},
+		"a good body": {want: &v1.Want{Expect: []string{"size(json.a) > 0", "true"}}, body: `{"a":[1]}`, passes: `{"a":[1]}`},
+		"the second rule": {
+			want: &v1.Want{Expect: []string{"true", "size(json.x) > 0"}}, body: "<html>", refused: "2 NOT_JSON, 0",
+		},
+		"a slow rule": {want: &v1.Want{Expect: []string{slow}}, body: "body", refused: "1 COSTLY, 0"},
+		"a large body": {
+			want: &v1.Want{Expect: []string{"true"}}, body: strings.Repeat("x", rule.MaxBody+1),
+			refused: fmt.Sprint("1 UNSPECIFIED, ", rule.MaxBody),
+		},
+		"the size of the want": {
+			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, body: "four", refused: "1 UNSPECIFIED, 0",
+		},
+		"the size of the last body": {
+			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, past: &v1.Due{Cached: &v1.Cached{Size: 7}}, body: "four",
+			passes: "four",
+		},
+		"a selection": {want: &v1.Want{Select: "json.a"}, body: `{"a":[1]}`, passes: "[1]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &Engine{rules: new(rule.Evaluator)}
+			h := e.pass(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
+			passes, refused := "", ""
+			if h.response != nil {
+				passes = string(h.response.Body)
+			}
+			if f := h.failed; f != nil {
+				detail := strings.TrimPrefix(f.Detail.String(), "FAILURE_DETAIL_")
+				refused = fmt.Sprintf("%d %s, %d", f.rule, detail, f.Limit)
+				if !strings.HasPrefix(c.body, string(f.Snippet)) || len(f.Snippet) == 0 {
+					t.Errorf("the dead letter has the body %q", f.Snippet)
+				}
+			}
+			if passes != c.passes || refused != c.refused {
+				t.Errorf("passes %.20q, refused %q", passes, refused)
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+package engine_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
+)
+
+var _ = Describe("A want with rules", func() {
+	var w *world
+	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
+
+	It("publishes the selected part of a body, and nothing while that stays the same", func() {
+		o, f := serve(says(`{"at":1,"data":{"limits":[1]}}`)), w.fetcher()
+		want := w.want(o.URL, every(10*time.Minute), selects("json.data.limits"))
+		f.fetch(want)
+		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("[1]"))
+		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(digest("[1]")))
+		Expect(w.lastResult().GetContent().GetRules()).To(Equal(rule.Of(want).Digest()))
+		results := len(w.results())
+		o.now(says(`{"at":2,"data":{"limits":[1]}}`))
+		f.elapse()
+		Expect(w.results()).To(HaveLen(results))
+		o.now(says(`{"at":2}`))
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeZero())
+		Expect(w.lastResult().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
+	})
+
+	It("requests a body again that may no longer pass", func() {
+		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`now < timestamp("`+
+			w.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)+`")`)))
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeEquivalentTo(1))
+	})
+
+	It("keeps a body that a 304 confirms", func() {
+		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))
+		f.elapse()
+		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(4))
+		Expect(w.lastResult().GetFailure()).To(BeNil())
+	})
+})
