@@ -18,8 +18,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
-	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 )
 
@@ -55,7 +55,7 @@ type Config struct {
 	// Events limits the Events of a namespace.
 	Events budget.Config
 	// Quota limits the keys of a namespace and their refreshes.
-	Quota annotated.Limits
+	Quota quota.Limits
 	// SigningKey is a file with the NKey seed to sign wants with (empty: wants are not signed).
 	SigningKey string
 	// Workers is the maximum number of concurrent reconciles.

@@ -32,8 +32,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher"
-	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 )
 
 func TestInvalidConfig(t *testing.T) {
@@ -229,7 +229,7 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 			}
 			return names
 		}
-		i := w.watch(func(o *options) { o.config.Quota = annotated.Limits{Keys: 2} }).awaitReady()
+		i := w.watch(func(o *options) { o.config.Quota = quota.Limits{Keys: 2} }).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
 		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
 		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())

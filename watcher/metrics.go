@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -31,7 +32,7 @@ func Metrics() (own, pipeline []metric.Definition) {
 	m := newMetrics(prometheus.NewRegistry(), c)
 	objects := informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{})
 	m.measure(keys{
-		objects: annotated.NewQuota(annotated.Limits{}, objects), index: wantindex.NewIndex(),
+		objects: objects, object: objects.Get, index: wantindex.NewIndex(),
 		notLanding: audit.New(0, audit.Deps{}).NotLanding, now: time.Now,
 	}, exporter.New(0, exporter.Deps{}))
 	return append(m.own.Definitions(), m.standard.Definitions()...), m.pipeline.Definitions()
@@ -103,8 +104,10 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 
 // keys are the requested keys of all objects.
 type keys struct {
-	objects *annotated.Quota
-	index   *wantindex.Index
+	objects *informer.Informer[*annotated.Object]
+	// object returns an object within its quota.
+	object func(types.NamespacedName) *annotated.Object
+	index  *wantindex.Index
 	// notLanding knows keys whose body does not land, without a trace in the status.
 	notLanding func(pipeline.Key) (newest string, notLanding bool)
 	now        func() time.Time
@@ -114,7 +117,7 @@ type keys struct {
 func (k keys) all() iter.Seq[*annotated.Object] {
 	return func(yield func(*annotated.Object) bool) {
 		for _, name := range k.objects.Names() {
-			if o := k.objects.AsAnnotated(name); o != nil && !yield(o) {
+			if o := k.object(name); o != nil && !yield(o) {
 				return
 			}
 		}

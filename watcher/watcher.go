@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/exporter"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -94,9 +94,9 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		case <-ctx.Done():
 			return nil
 		}
-		p.bounded.Decide()
+		p.quota.Decide()
 		group.Go(func() error {
-			p.bounded.Run(ctx, at.wall, func(name types.NamespacedName) { p.sessions.Changed(name, false) })
+			p.quota.Run(ctx, at.wall)
 			return nil
 		})
 		return leader.Run(ctx, c.Election, p.election)
@@ -107,8 +107,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 // parts are created by newParts.
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
-	bounded  *annotated.Quota
-	sessions *reconcile.Runner
+	quota    *quota.Quota
 	election leader.Deps
 	cache    *process.Part
 }
@@ -126,44 +125,39 @@ func newParts(
 	}
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
 	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
-	var sessions *reconcile.Runner
-	var bounded *annotated.Quota
+	p := &parts{quota: quota.New(c.Quota), cache: rt.Health.Part("configmaps")}
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
-	objects := informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
+	p.objects = informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-			Read: reader.Read, Now: wall.Now, Count: metrics.event,
-			Notify: func(name types.NamespacedName, live bool) {
-				bounded.Changed()
-				sessions.Changed(name, live)
-			},
+			Read: reader.Read, Now: wall.Now, Count: metrics.event, Notify: p.quota.Changed,
 		})
-	bounded = annotated.NewQuota(c.Quota, objects)
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
 	health := rt.Health.Part("streams")
 	auditor := audit.New(at.audit, audit.Deps{
-		Client: client, Index: index, Object: bounded.AsAnnotated, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+		Client: client, Index: index, Object: p.quota.AsAnnotated, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
-	sessions = &reconcile.Runner{Reconciler: reconcile.New(reconcile.Config{
+	sessions := &reconcile.Runner{Reconciler: reconcile.New(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}, reconcile.Deps{
-		Objects: bounded, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client, Signer: signer,
+		Objects: p.objects, Object: p.quota.Get, Index: index, Client: client, Signer: signer,
+		Backlog: wantindex.NewBacklog(rt.JetStream),
 		Record: kube.NewRecorder(clients.Events, "watcher", wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
 		Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
 		Epoch: managed.epoch, Auditor: auditor, Health: health,
 	})}
+	p.quota.Connect(p.objects, sessions.Changed)
 	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
-	metrics.measure(keys{objects: bounded, index: index, notLanding: auditor.NotLanding, now: broker.Now}, export)
-	election := leader.Deps{
+	metrics.measure(keys{
+		objects: p.objects, object: p.quota.AsAnnotated, index: index, notLanding: auditor.NotLanding, now: broker.Now,
+	}, export)
+	p.election = leader.Deps{
 		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
 		Holding: metrics.lease, Log: rt.Log,
 	}
-	return &parts{
-		objects: objects, bounded: bounded, sessions: sessions, election: election,
-		cache: rt.Health.Part("configmaps"),
-	}, nil
+	return p, nil
 }
 
 // lead returns the work of the leader, which also exports the state of the pipeline.

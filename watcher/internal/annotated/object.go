@@ -57,17 +57,17 @@ func (o *Object) AskedAt() time.Time {
 }
 
 // Checked returns the object without keys that have an unusable expression. Only a worker may call it,
-// because compiling takes long. Others call asChecked.
+// because compiling takes long. Others call AsChecked.
 func (o *Object) Checked() *Object {
 	if o.checked != nil && o.checked.Load() == nil {
 		checked := o.Request.Checked()
 		o.checked.Store(&checked)
 	}
-	return o.asChecked()
+	return o.AsChecked()
 }
 
-// asChecked returns the object as Checked did, or unchanged if Checked was not called.
-func (o *Object) asChecked() *Object {
+// AsChecked returns the object as Checked did, or unchanged if Checked was not called.
+func (o *Object) AsChecked() *Object {
 	if o.checked == nil || o.checked.Load() == nil {
 		return o
 	}

@@ -32,8 +32,6 @@ import (
 type Objects interface {
 	// Names returns the names of all objects.
 	Names() []types.NamespacedName
-	// Get returns an object, or nil.
-	Get(name types.NamespacedName) *annotated.Object
 	// Listed reports whether a namespace has been listed. Only then is a missing object deleted.
 	Listed(namespace string) bool
 	// Each holds a lock while it calls visit.
@@ -64,7 +62,9 @@ type Config struct {
 // Deps are the dependencies of a Reconciler.
 type Deps struct {
 	Objects Objects
-	Index   *wantindex.Index
+	// Object returns an object within the quota of its namespace, or nil.
+	Object func(types.NamespacedName) *annotated.Object
+	Index  *wantindex.Index
 	// Backlog bounds undelivered messages (nil: without limit).
 	Backlog *wantindex.Backlog
 	Client  *pipeline.Client
@@ -117,7 +117,7 @@ func New(c Config, d Deps) *Reconciler {
 // Reconcile reconciles one object. It returns the time until the next call (0: when it changes), and
 // an error if a retry makes sense.
 func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (again time.Duration, err error) {
-	o := r.deps.Objects.Get(name)
+	o := r.deps.Object(name)
 	if o == nil && !r.deps.Objects.Listed(name.Namespace) {
 		return 0, nil // it may exist; the audit tries again
 	}

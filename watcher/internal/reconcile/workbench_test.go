@@ -116,7 +116,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
-		Objects: b, Index: b.index, Client: b.client, Record: b.Record, Signer: signer,
+		Objects: b, Object: b.Get, Index: b.index, Client: b.client, Record: b.Record, Signer: signer,
 		Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
 	}
 	for _, c := range change {

@@ -1,4 +1,5 @@
-package annotated
+// Package quota limits the keys of a namespace and their refreshes.
+package quota
 
 import (
 	"cmp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
@@ -33,9 +35,9 @@ type Limits struct {
 // Quota returns annotated ConfigMaps within the limits for the keys of a namespace and their refreshes. It is safe for
 // concurrent use.
 type Quota struct {
-	*informer.Informer[*Object]
-
 	limits  Limits
+	objects *informer.Informer[*annotated.Object]
+	notify  func(name types.NamespacedName, live bool)
 	changed atomic.Bool
 	mu      sync.RWMutex
 	// decisions has the namespaces that exceed a limit.
@@ -55,40 +57,48 @@ type decision struct {
 }
 
 // excludes reports whether an object gets no keys.
-func (d decision) excludes(o *Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
+func (d decision) excludes(o *annotated.Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
 
 type age struct {
 	created int64
 	uid     types.UID
 }
 
-func ageOf(o *Object) age { return age{o.Created, o.UID} }
+func ageOf(o *annotated.Object) age { return age{o.Created, o.UID} }
 
 func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// NewQuota returns a Quota.
-func NewQuota(l Limits, objects *informer.Informer[*Object]) *Quota {
-	return &Quota{Informer: objects, limits: l, decisions: map[string]decision{}}
+// New returns a quota. Before its other methods are called, Connect must be.
+func New(l Limits) *Quota { return &Quota{limits: l, decisions: map[string]decision{}} }
+
+// Connect sets the objects, and the function that learns of each changed object and of changed limits.
+func (q *Quota) Connect(
+	objects *informer.Informer[*annotated.Object], notify func(name types.NamespacedName, live bool),
+) {
+	q.objects, q.notify = objects, notify
 }
 
 // Changed records that an object has changed.
-func (q *Quota) Changed() { q.changed.Store(true) }
+func (q *Quota) Changed(name types.NamespacedName, live bool) {
+	q.changed.Store(true)
+	q.notify(name, live)
+}
 
 // Get returns a checked object within the limits: with stretched intervals, or without keys if older objects
-// use them up, as if its annotation were invalid. Only a worker may call it: see Checked.
-func (q *Quota) Get(name types.NamespacedName) *Object {
-	return q.get(name, (*Object).Checked)
+// use them up, as if its annotation were invalid. Only a worker may call it: see annotated.Object.Checked.
+func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
+	return q.get(name, (*annotated.Object).Checked)
 }
 
 // AsAnnotated returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
-func (q *Quota) AsAnnotated(name types.NamespacedName) *Object {
-	return q.get(name, (*Object).asChecked)
+func (q *Quota) AsAnnotated(name types.NamespacedName) *annotated.Object {
+	return q.get(name, (*annotated.Object).AsChecked)
 }
 
-func (q *Quota) get(name types.NamespacedName, checked func(*Object) *Object) *Object {
-	o := q.Informer.Get(name)
+func (q *Quota) get(name types.NamespacedName, checked func(*annotated.Object) *annotated.Object) *annotated.Object {
+	o := q.objects.Get(name)
 	if o != nil {
 		o = checked(o)
 	}
@@ -119,14 +129,14 @@ func (q *Quota) get(name types.NamespacedName, checked func(*Object) *Object) *O
 	return &bounded
 }
 
-func requests(o *Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
+func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
 
-// Run checks the limits until ctx is done, and calls notify for each object whose limits changed.
-func (q *Quota) Run(ctx context.Context, c clock.WithTicker, notify func(types.NamespacedName)) {
+// Run checks the limits until ctx is done.
+func (q *Quota) Run(ctx context.Context, c clock.WithTicker) {
 	pace.Every(ctx, c, settleInterval, func() {
 		if q.changed.Swap(false) {
 			for _, name := range q.Decide() {
-				notify(name)
+				q.notify(name, false)
 			}
 		}
 	})
@@ -143,7 +153,7 @@ type sum struct {
 // objects.
 func (q *Quota) Decide() (affected []types.NamespacedName) {
 	sums := map[string]sum{}
-	q.visit(func(o *Object) {
+	q.visit(func(o *annotated.Object) {
 		s := sums[o.Namespace]
 		s.keys += len(o.Request.Pairs)
 		for _, pair := range o.Request.Pairs {
@@ -157,7 +167,7 @@ func (q *Quota) Decide() (affected []types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	maps.DeleteFunc(q.decisions, func(name string, _ decision) bool { return sums[name].keys == 0 })
-	members := map[string][]*Object{}
+	members := map[string][]*annotated.Object{}
 	for name, s := range sums {
 		if _, exceeds := q.decisions[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
 			members[name] = nil
@@ -166,7 +176,7 @@ func (q *Quota) Decide() (affected []types.NamespacedName) {
 	if len(members) == 0 {
 		return nil
 	}
-	q.visit(func(o *Object) {
+	q.visit(func(o *annotated.Object) {
 		if objects, concerned := members[o.Namespace]; concerned {
 			members[o.Namespace] = append(objects, o)
 		}
@@ -178,8 +188,8 @@ func (q *Quota) Decide() (affected []types.NamespacedName) {
 }
 
 // visit visits all objects that request keys.
-func (q *Quota) visit(do func(*Object)) {
-	q.Each(func(o *Object) {
+func (q *Quota) visit(do func(*annotated.Object)) {
+	q.objects.Each(func(o *annotated.Object) {
 		if requests(o) {
 			do(o)
 		}
@@ -189,8 +199,8 @@ func (q *Quota) visit(do func(*Object)) {
 func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
 
 // settle decides about one namespace. The caller holds the lock.
-func (q *Quota) settle(name string, s sum, objects []*Object) (affected []types.NamespacedName) {
-	slices.SortFunc(objects, func(a, b *Object) int { return ageOf(a).compare(ageOf(b)) })
+func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
+	slices.SortFunc(objects, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
 	before := q.decisions[name]
 	now := before
 	now.full, now.last, now.stretch = q.tooMany(s), age{}, q.stretch(s, before.stretch)
@@ -199,7 +209,7 @@ func (q *Quota) settle(name string, s sum, objects []*Object) (affected []types.
 	}
 	if now.stretch != before.stretch {
 		now.reported = s.refreshed
-		if i := slices.IndexFunc(objects, func(o *Object) bool { return o.Request.Refreshes() }); i >= 0 {
+		if i := slices.IndexFunc(objects, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
 			now.reporter = objects[i].UID
 		}
 	}
