@@ -1,0 +1,81 @@
+package acceptance_test
+
+import (
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+var _ = Describe("An annotation", func() {
+	It("that is invalid is reported within 5 s by one Event, and works once it is corrected", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		page := w.Origin.Page("/page").Says("there")
+		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
+		cm.EventuallyHasData(ctx, "page", "there")
+		problem := func() *status.Problem { return cm.Problem(ctx) }
+		Expect(problem()).To(BeNil())
+
+		By("reporting the whole value, and keeping the data")
+		cm.Ask(ctx, "not correct")
+		const sentence = "annotation value 'not correct' does not match expected format key=url"
+		cm.EventuallyHasEventsWithin(ctx, 5*time.Second, "InvalidAnnotation")
+		event := cm.Events(ctx)[0]
+		Expect([]string{event.Type, event.Note, event.ReportingController, string(event.Regarding.UID)}).
+			To(Equal([]string{"Warning", sentence, kube.Controller, string(cm.Get(ctx).UID)}))
+		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("page", "there"))
+		Eventually(ctx, problem).Should(HaveValue(And(HaveField("Error", "InvalidAnnotation"), HaveField("Message", sentence),
+			HaveField("Since", BeTemporally("~", time.Now(), time.Minute)))))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).
+			To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
+		first := problem()
+
+		By("reporting an invalid pair and an unknown annotation, and fetching the rest")
+		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
+		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
+		cm.EventuallyHasData(ctx, "other", "there")
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
+			"annotation curl-me-that, pair 1 (key page): the scheme must be http or https; use http:// or https://; "+
+				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?")))
+		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
+		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
+
+		By("writing nothing while nothing changes")
+		w.EventuallyQuiet(ctx)
+		writes := cm.Writes(ctx)
+		cm.Label(ctx, "app", "other")
+		Expect(w.Watcher().Kill()).To(Succeed())
+		w.Watcher().Restart(ctx)
+		w.Watcher().EventuallyReady(ctx)
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Writes(ctx)).To(Equal(writes))
+
+		By("clearing the error once it is corrected")
+		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			"x-kv8s.io/curl-refrsh": nil, annotation.DefaultKey: "page=" + page.URL() + " other=" + page.URL(),
+		}}})
+		Eventually(ctx, problem).Should(BeNil())
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(And(HaveKeyWithValue("page", "there"), HaveKeyWithValue("other", "there")))
+		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
+	})
+})
+
+var _ = Describe("A suspended ConfigMap", func() {
+	It("becomes an ordinary one by one edit that removes the annotation and the status", func(ctx SpecContext) {
+		w := env.World(ctx, world.Options{})
+		_, cm := w.Fill(ctx, "kept", "A")
+		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
+			annotation.DefaultKey: nil, annotation.StatusKey: nil,
+		}}})
+		w.EventuallyQuiet(ctx)
+		Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"mydata": "A"}))
+		Expect(cm.Writes(ctx)).To(Equal(1))
+		cm.HasEvents(ctx)
+	})
+})
