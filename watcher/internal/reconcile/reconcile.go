@@ -164,9 +164,8 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 	pins := 0
 	for _, w := range p.Publish {
 		entry, asked := o.Status.Of(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
-		held := entry.SHA256 == w.GetSha256() && w.GetDrift() == "" && !entry.Failing()
-		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || entry.Copied(o.UID) ||
-			pins == pipeline.MaxPinsFilled {
+		if w.GetSha256() == "" || w.GetCached() != nil || asked || entry.HoldsPin(w.GetSha256(), o.Owner(w.GetKey())) ||
+			entry.Copied(o.UID) || pins == pipeline.MaxPinsFilled {
 			continue
 		}
 		if _, found := r.bodies.Find(ctx, w.GetNamespace(), w.GetSha256()); found {

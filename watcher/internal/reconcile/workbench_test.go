@@ -331,8 +331,8 @@ func TestAPinnedBodyThatTheKeyHoldsIsFetchedFromANewURL(t *testing.T) {
 		b.object.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{
 			"k": {URL: "https://example.com/1", SHA256: pinned, UIDMark: on},
 		}}, nil)
-		b.object.Owners = map[string]annotation.Ownership{"k": {State: annotation.Ours}}
 		b.request("https://example.com/2", "k")
+		b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
 		b.reconcile()
 		b.Expect(b.want("k")).To(HaveField("Cached", BeNil()), name)
 	}

@@ -17,19 +17,19 @@ import (
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
 	rules := rule.Of(i.Result.GetWant()).Digest()
+	pin := b.object.Request.SHA256[key]
+	offered := pin != "" && pin != c.GetSha256()
+	switch {
 	// Different rules mean that the fetcher does not know all of them, as during an upgrade.
-	if !b.object.asks(i, "") || c.GetRules() != rules {
+	case !b.object.asks(i, ""), c.GetRules() != rules, offered && b.object.Request.Interval(key) <= 0:
 		return Decision{Verdict: Late}
-	}
-	if pin := b.object.Request.SHA256[key]; pin != "" && pin != c.GetSha256() {
+	case b.foreign(key):
+		return b.obstacle(i, NotOurs, keyExists)
+	case offered:
 		return b.offered(i, c)
 	}
-	entry := b.status.Keys[key]
-	owner := b.owner(key)
-	holds, foreign := b.holds(key, c.GetSha256(), owner, entry)
-	if foreign {
-		return b.obstacle(i, NotOurs, keyExists)
-	}
+	entry, owner := b.status.Keys[key], b.owner(key)
+	holds := b.holds(key, c.GetSha256(), owner, entry)
 	// drift stays empty if managedFields will name us as the owner: they exist, or a new key starts them.
 	// Only the watcher knows whether the second of a fingerprint is over.
 	drift := ""
@@ -95,21 +95,27 @@ func jsonSize(text []byte) int {
 	return size
 }
 
-// holds reports whether the key has the body with that digest. A foreign key belongs to another
-// field manager, and we never wrote it.
-func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) (holds, foreign bool) {
-	if !entry.HasBody() && b.isForeign(key, owner) {
-		return false, true
-	}
+// holds reports whether the key, which is not foreign, has the body with that digest.
+func (b *builder) holds(key, digest string, owner annotation.Ownership, entry status.Entry) bool {
 	switch owner.State {
 	case annotation.Ours:
-		return entry.SHA256 == digest, false
+		return entry.SHA256 == digest
 	case annotation.None:
-		return false, false
+		return false
 	default:
 		live, exists := b.digest(key)
-		return exists && live == digest, false
+		return exists && live == digest
 	}
+}
+
+// foreign reports whether a key that we never wrote has a value of another field manager.
+func (b *builder) foreign(key string) bool {
+	owner, written := b.owner(key).State, b.status.Keys[key].HasBody()
+	if written || owner != annotation.Unknown {
+		return !written && owner == annotation.Foreign
+	}
+	_, exists := b.digest(key)
+	return exists
 }
 
 // unmodified handles the recovery of a key that keeps its body.

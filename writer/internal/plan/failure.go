@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
@@ -18,10 +17,10 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	if !b.object.asks(i, "") {
 		return Decision{Verdict: Late}
 	}
-	entry := b.status.Keys[key]
-	if owner := b.owner(key); !entry.HasBody() && b.isForeign(key, owner) {
+	if b.foreign(key) {
 		return b.obstacle(i, NotOurs, keyExists)
 	}
+	entry := b.status.Keys[key]
 	since := i.observed()
 	if at := f.GetFirstFailedAt(); at != nil {
 		since = at.AsTime().UTC().Truncate(time.Second)
@@ -73,19 +72,6 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	now := i.Result.GetObservedAt().AsTime()
 	why.Stale = f.GetGaveUp() && pipeline.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
-}
-
-// isForeign reports whether a key that we never wrote has a value of another field manager.
-func (b *builder) isForeign(key string, owner annotation.Ownership) bool {
-	switch owner.State {
-	case annotation.Foreign:
-		return true
-	case annotation.Unknown:
-		_, exists := b.digest(key)
-		return exists
-	default:
-		return false
-	}
 }
 
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+// offered handles a body other than the one to which its key is pinned at an interval: the pin is the approval of its
+// owner, so the body is only reported.
+func (b *builder) offered(i Item, c *v1.Content) Decision {
+	entry := b.status.Keys[i.Key.Key]
+	if entry.Available == c.GetSha256() && !entry.Failing() {
+		return Decision{Verdict: Unchanged, Confirmed: true}
+	}
+	next := entry.WithoutFailure()
+	next.Available, next.Fence = c.GetSha256(), i.Fence
+	if !entry.HasBody() {
+		next.URL = i.url()
+	}
+	d := b.healthy(i, entry, next)
+	d.Version, d.Available = true, true
+	if entry.Available != next.Available {
+		d.Events = append(d.Events, updateAvailable(i, entry.HasBody(), next.Available))
+	}
+	return d
+}
+
+// fillPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
+func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
+	for _, pair := range b.object.Request.Pairs {
+		held := b.status.Keys[pair.Key].HoldsPin(b.object.Request.SHA256[pair.Key], b.owner(pair.Key))
+		changed = !held && b.fillPin(i, pair.Key, d) || changed
+	}
+	return changed
+}
+
+// fillPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
+// may be of a former one: without the pin, the key is fetched.
+func (b *builder) fillPin(i Item, key string, d *Decision) bool {
+	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
+	_, others := b.object.Others.Keys[key]
+	if pin == "" || others || !b.object.managed() || b.object.Obstacle != "" || entry.Copied(b.object.UID) ||
+		b.foreign(key) {
+		return false
+	}
+	body, known := b.object.History[pin]
+	switch {
+	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxPinsFilled:
+		b.needHistory = append(b.needHistory, pin)
+		return false
+	case body == nil: // the watcher publishes a want
+		return false
+	}
+	value := valueOf(body)
+	next := status.Entry{
+		SHA256: pin, Size: int64(len(body)), ChangedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
+		Rules: b.object.Request.Rules[key].Digest(),
+	}
+	if i.Fence.Newer(next.Fence) {
+		next.Fence = i.Fence
+	}
+	if entry.Available != pin {
+		next.Available = entry.Available
+	}
+	b.values[key] = value
+	b.set(key, next)
+	d.Events = append(d.Events, pinned(i, key, pin))
+	return true
+}
+
+// rollBack fills the pin of a key whose result does not have that body. The message that asked for it was lost or
+// refused, for example while the writer had no permission. over means that the result needs nothing else.
+func (b *builder) rollBack(i Item) (d Decision, over bool) {
+	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
+	_, known := b.object.History[pin]
+	switch {
+	case pin == "", pin == b.status.Keys[key].SHA256, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
+		return d, false
+	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
+		return Decision{Verdict: Deferred}, true
+	case b.object.Obstacle != "" && b.object.History[pin] != nil:
+		return b.refused(i), true
+	case b.fillPin(i, key, &d):
+		d.Verdict = Written
+	}
+	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	return d, d.Verdict == Written && mismatch
+}
+
+// updateAvailable returns the Event for content that waits for the approval of the key's owner.
+func updateAvailable(i Item, written bool, digest string) Event {
+	return Event{
+		Reason: pipeline.ReasonUpdateAvailable, Action: actionFetch,
+		Note: sentence.UpdateAvailable(i.url(), digest) + "; " +
+			sentence.Value(i.Key.Key, written) + " until curl-sha256 names that digest",
+		Occurrence: i.Key.Key + "\x00" + digest,
+	}
+}
+
+// pinned returns the Event for a key that got the body of its pin from the history.
+func pinned(i Item, key, digest string) Event {
+	return Event{
+		Reason: pipeline.ReasonPinned, Action: actionWrite,
+		Note:       "key " + key + " has the content of curl-sha256 again (" + digest + "), from the history",
+		Occurrence: key + "\x00" + digest + "\x00" + i.Result.GetWant().GetResourceVersion(),
+	}
+}
