@@ -434,7 +434,7 @@ var _ = Describe("A pinned key", func() {
 		Eventually(func() int { return len(w.reports(ctx)) - before }).Should(Equal(reports), "messages for the writer")
 	},
 		Entry("is in the history is asked of the writer, not of a fetcher", body, 1),
-		Entry("is forged there is fetched", "forged", 0),
+		Entry("is forged there is asked of the writer, which compares the digest", "forged", 1),
 		Entry("is not there is fetched", "", 0),
 	)
 })

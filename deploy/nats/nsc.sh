@@ -196,7 +196,6 @@ nsc add import --account WATCHER --src-account CURL --service --remote-subject '
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>'
-nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>'
 nsc add user --account WATCHER --name watcher \
   --allow-pub 'curl.want.>' \
   --allow-pub 'curl.result.reconcile.>' \
@@ -208,7 +207,6 @@ nsc add user --account WATCHER --name watcher \
   --allow-pub '$JS.API.CONSUMER.INFO.CURL_RESULTS.writer' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS' \
   --allow-pub '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>' \
-  --allow-pub '$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>' \
   --allow-sub '_INBOX_watcher.>'
 
 nsc add account WRITER

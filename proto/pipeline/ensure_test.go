@@ -456,6 +456,9 @@ var _ = Describe("The history", func() {
 		Expect(client.Body(ctx, key.Namespace, pipeline.Digest("body 0"))).To(BeEquivalentTo("body 0"))
 		_, err := client.Body(ctx, "elsewhere", pipeline.Digest("body 0"))
 		Expect(err).To(MatchError(pipeline.ErrNoBody))
+		bodies := client.Bodies(func(err error) { Fail(err.Error()) })
+		Expect(bodies.Has(ctx, key.Namespace, pipeline.Digest("body 0"))).To(BeTrue())
+		Expect(bodies.Has(ctx, "elsewhere", pipeline.Digest("body 0"))).To(BeFalse())
 	})
 
 	It("takes no more than its bytes, and drops the oldest bodies first", func(ctx SpecContext) {
@@ -528,6 +531,7 @@ var _ = Describe("The history", func() {
 		Expect(client.Versions(ctx, key)).To(BeEmpty())
 		_, err := client.Body(ctx, key.Namespace, pipeline.Digest("any"))
 		Expect(err).To(MatchError(pipeline.ErrNoBody))
+		Expect(client.Bodies(func(err error) { Fail(err.Error()) }).Has(ctx, key.Namespace, "any")).To(BeFalse())
 		failed := make(chan error, 2)
 		archive := must(client.Archive(func(err error) { failed <- err }))
 		keep(ctx, archive, key, "any", 0)

@@ -105,6 +105,22 @@ func (c *Client) Body(ctx context.Context, namespace, digest string) ([]byte, er
 	return m.Data, nil
 }
 
+// hasBody is like Body, but the server sends no content, so the digest is not compared.
+func (c *Client) hasBody(ctx context.Context, namespace, digest string) error {
+	subject, info := BodySubject(namespace, digest), new(jetstream.StreamInfo)
+	stream, err := c.js.Stream(ctx, History)
+	if err == nil {
+		info, err = stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), err == nil && info.State.Subjects[subject] == 0:
+		return ErrNoBody
+	case err != nil:
+		return fmt.Errorf("look up body %s of namespace %s: %w", digest, namespace, err)
+	}
+	return nil
+}
+
 // Bodies finds bodies in the history while it responds. After an error it rests for a minute, so that an outage delays
 // few objects. It is safe for concurrent use.
 type Bodies struct {
@@ -125,15 +141,29 @@ func (b *Bodies) Paused() bool { return time.Now().UnixNano() < b.pausedUntil.Lo
 
 // Find returns a body like Client.Body, unless the bodies rest.
 func (b *Bodies) Find(ctx context.Context, namespace, digest string) (body []byte, found bool) {
+	found = b.try(func() (err error) {
+		body, err = b.client.Body(ctx, namespace, digest)
+		return err
+	})
+	return body, found
+}
+
+// Has reports whether Find would find a body, without reading it.
+func (b *Bodies) Has(ctx context.Context, namespace, digest string) bool {
+	return b.try(func() error { return b.client.hasBody(ctx, namespace, digest) })
+}
+
+// try reports whether read finds a body, unless the bodies rest.
+func (b *Bodies) try(read func() error) (found bool) {
 	if b.Paused() {
-		return nil, false
+		return false
 	}
-	body, err := b.client.Body(ctx, namespace, digest)
+	err := read()
 	if err != nil && !errors.Is(err, ErrNoBody) {
 		b.Pause()
 		b.report(err)
 	}
-	return body, err == nil
+	return err == nil
 }
 
 // Versions returns the versions of a key, newest first, at most HistoryVersions. A message that cannot be decoded is

@@ -168,7 +168,7 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 			entry.Copied(o.UID) || pins == pipeline.MaxPinsFilled {
 			continue
 		}
-		if _, found := r.bodies.Find(ctx, w.GetNamespace(), w.GetSha256()); found {
+		if r.bodies.Has(ctx, w.GetNamespace(), w.GetSha256()) {
 			w.Cached, p.AskWriter = &v1.Cached{Sha256: w.GetSha256()}, true
 			pins++
 		}
