@@ -136,18 +136,22 @@ func newParts(
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: p.quota.AsAnnotated, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
-	sessions := &reconcile.Runner{Reconciler: reconcile.New(reconcile.Config{
+	config := reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
-	}, reconcile.Deps{
-		Objects: p.objects, Object: p.quota.Get, Index: index, Client: client, Signer: signer,
-		Backlog: wantindex.NewBacklog(rt.JetStream),
+	}
+	shared := reconcile.Shared{
+		Objects: p.objects, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client, Clock: wall,
+		Log: rt.Log, Metrics: metrics.reconciler,
+	}
+	sessions := reconcile.NewRunner(config, reconcile.RunnerDeps{
+		Shared: shared, Epoch: managed.epoch, Auditor: auditor, Health: health,
+	}, reconcile.New(config, reconcile.Deps{
+		Shared: shared, Object: p.quota.Get, Signer: signer, Broker: broker, Tracer: rt.Tracer,
 		Record: kube.NewRecorder(clients.Events, "watcher", wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
-		Clock: wall, Broker: broker, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics.reconciler,
-		Epoch: managed.epoch, Auditor: auditor, Health: health,
-	})}
+	}))
 	p.quota.Connect(p.objects, sessions.Changed)
 	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(keys{

@@ -8,10 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -19,8 +22,10 @@ import (
 
 // notices tells the owners of objects about problems, in Events.
 type notices struct {
-	config Config
-	deps   Deps
+	record   func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
+	emitted  *prometheus.CounterVec
+	log      zerolog.Logger
+	coalesce time.Duration
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*noticesOf
@@ -129,16 +134,16 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 	var left []pendingEvent
 	var errs []error
 	for _, p := range pending {
-		written, short, err := n.deps.Record(ctx, p.event)
+		written, short, err := n.record(ctx, p.event)
 		switch {
 		case err != nil:
 			left, errs = append(left, p), append(errs, err)
 		case written:
-			n.deps.Metrics.events.WithLabelValues(p.reason).Inc()
-			process.LogObject(n.deps.Log.Info(), name.Namespace, name.Name).
+			n.emitted.WithLabelValues(p.reason).Inc()
+			process.LogObject(n.log.Info(), name.Namespace, name.Name).
 				Str("reason", p.reason).Msg("emitted an Event")
 		case short != nil && !isTransient(p.reason): // transient ones would pile up
-			left, again = append(left, p), max(short.Wait, n.config.Coalesce)
+			left, again = append(left, p), max(short.Wait, n.coalesce)
 		}
 	}
 	if len(left) > 0 {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
@@ -24,8 +24,10 @@ import (
 // pacing drops from a plan what must wait: publishes in a burst of edits, repeated repairs, repeated messages to the
 // writer, and too many removals at once.
 type pacing struct {
-	config Config
-	deps   Deps
+	coalesce, repeat time.Duration
+	clock            clock.PassiveClock
+	// epoch returns the epoch of the stream of requests.
+	epoch func() int64
 
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
@@ -34,16 +36,16 @@ type pacing struct {
 	removals  removalLimiter
 }
 
-func newPacing(c Config, d Deps, lines *process.SampledLog) *pacing {
+func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals removalLimiter) *pacing {
 	p := &pacing{
-		config: c, deps: d,
-		published: newMemory[types.NamespacedName](func(at time.Time) bool { return d.Clock.Since(at) > c.Coalesce }),
-		repairs:   newMemory[pipeline.Key](func(r *pace.Repairs) bool { return r.Over(d.Clock.Now()) }),
+		coalesce: c.Coalesce, repeat: c.Repeat, clock: now, epoch: epoch, removals: removals,
+		published: newMemory[types.NamespacedName](func(at time.Time) bool { return now.Since(at) > c.Coalesce }),
+		repairs:   newMemory[pipeline.Key](func(r *pace.Repairs) bool { return r.Over(now.Now()) }),
 		requests: newMemory[types.NamespacedName](func(s requestMemo) bool {
-			return d.Clock.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
+			return now.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
 		}),
 	}
-	p.removals = removalLimiter{limit: c.MaxRemovals, deps: d, lines: lines, requested: p.requestedRemovals}
+	p.removals.requested = p.requestedRemovals
 	return p
 }
 
@@ -70,14 +72,14 @@ func (p *pacing) coalesceWait(name types.NamespacedName) time.Duration {
 	if !ok {
 		return 0
 	}
-	return max(0, p.config.Coalesce-p.deps.Clock.Since(last))
+	return max(0, p.coalesce-p.clock.Since(last))
 }
 
 // recordPublish records a publish for an object.
 func (p *pacing) recordPublish(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.published.put(name, p.deps.Clock.Now())
+	p.published.put(name, p.clock.Now())
 }
 
 // maxRequestPause is the maximum pause before a request to the writer is repeated.
@@ -125,15 +127,15 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 		}
 		return 0
 	}
-	if !same || sent.epoch != p.deps.Index.Epoch() {
+	if !same || sent.epoch != p.epoch() {
 		delete(p.requests.entries, name)
-		return p.config.Repeat
+		return p.repeat
 	}
-	if wait := sent.pause(p.config.Repeat) - p.deps.Clock.Since(sent.at); wait > 0 {
+	if wait := sent.pause(p.repeat) - p.clock.Since(sent.at); wait > 0 {
 		of.AskWriter, of.Remove = false, nil
 		return wait
 	}
-	return p.config.Repeat
+	return p.repeat
 }
 
 // recordRequest records a request to the writer.
@@ -141,7 +143,7 @@ func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := memoOf(o, of)
-	next.epoch, next.at = p.deps.Index.Epoch(), p.deps.Clock.Now()
+	next.epoch, next.at = p.epoch(), p.clock.Now()
 	next.times = p.requests.entries[o.NamespacedName].times + 1
 	if len(of.Remove) > 0 {
 		p.removals.record(o)
@@ -161,7 +163,7 @@ func (p *pacing) delayRepairs(
 ) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.deps.Clock.Now()
+	now := p.clock.Now()
 	of.Notices = slices.DeleteFunc(of.Notices, func(n plan.Notice) bool {
 		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && r.Limited(now)
@@ -194,7 +196,7 @@ func (p *pacing) delayRepairs(
 func (p *pacing) repaired(key pipeline.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.deps.Clock.Now()
+	now := p.clock.Now()
 	r := p.repairs.entries[key]
 	if r == nil {
 		r = &pace.Repairs{}

@@ -22,7 +22,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -38,7 +37,7 @@ type Objects interface {
 	Each(visit func(*annotated.Object))
 }
 
-// Config of a Reconciler.
+// Config of a Reconciler and its Runner.
 type Config struct {
 	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
 	// becomes few publishes.
@@ -59,32 +58,33 @@ type Config struct {
 	InScope func(namespace string) bool
 }
 
-// Deps are the dependencies of a Reconciler.
-type Deps struct {
+// Shared are the dependencies of a Reconciler and of its Runner.
+type Shared struct {
 	Objects Objects
-	// Object returns an object within the quota of its namespace, or nil.
-	Object func(types.NamespacedName) *annotated.Object
-	Index  *wantindex.Index
+	Index   *wantindex.Index
 	// Backlog bounds undelivered messages (nil: without limit).
 	Backlog *wantindex.Backlog
 	Client  *pipeline.Client
+	// Clock is the machine's clock, for all pauses.
+	Clock   clock.WithTicker
+	Log     zerolog.Logger
+	Metrics *Metrics
+}
+
+// Deps are the dependencies of a Reconciler.
+type Deps struct {
+	Shared
+
+	// Object returns an object within the quota of its namespace, or nil.
+	Object func(types.NamespacedName) *annotated.Object
 	// Record is the method of kube.Recorder.
 	Record func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
 	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
-	// Clock is the machine's clock, for all pauses.
-	Clock clock.WithTicker
 	// Broker is the clock of the broker, for the times of wants.
-	Broker  clock.PassiveClock
-	Log     zerolog.Logger
-	Metrics *Metrics
+	Broker clock.PassiveClock
 	// Tracer creates a span for each publish (nil: none).
 	Tracer *tracing.Tracer
-	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
-	Epoch   func(context.Context) (int64, error)
-	Auditor *audit.Auditor
-	// Health is ready while a session publishes.
-	Health *process.Part
 }
 
 // Reconciler publishes the differences between objects and the stream. Concurrent calls must be
@@ -106,8 +106,14 @@ type Reconciler struct {
 func New(c Config, d Deps) *Reconciler {
 	lines := process.NewSampledLog(d.Log)
 	return &Reconciler{
-		config: c, deps: d, lines: lines, pacing: newPacing(c, d, lines),
-		notices: &notices{config: c, deps: d, objects: map[types.NamespacedName]*noticesOf{}},
+		config: c, deps: d, lines: lines, pacing: newPacing(c, d.Clock, d.Index.Epoch, removalLimiter{
+			limit: c.MaxRemovals, clock: d.Clock, each: d.Objects.Each, stopped: d.Metrics.stoppedRemovals,
+			log: d.Log, lines: lines,
+		}),
+		notices: &notices{
+			record: d.Record, emitted: d.Metrics.events, log: d.Log, coalesce: c.Coalesce,
+			objects: map[types.NamespacedName]*noticesOf{},
+		},
 		bodies: d.Client.Bodies(func(err error) {
 			d.Log.Warn().Err(err).Msg("the history was not read, so pinned keys are fetched for a minute")
 		}),

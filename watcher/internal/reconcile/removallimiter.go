@@ -4,7 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -38,8 +40,12 @@ const (
 // so a restarted watcher decides the same.
 type removalLimiter struct {
 	limit MaxRemovals
-	deps  Deps
-	lines *process.SampledLog
+	clock clock.PassiveClock
+	// each visits all objects.
+	each    func(visit func(*annotated.Object))
+	stopped prometheus.Gauge
+	log     zerolog.Logger
+	lines   *process.SampledLog
 	// requested returns the keys of an object that the writer was asked to remove.
 	requested func(*annotated.Object) []string
 
@@ -84,7 +90,7 @@ func (l *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.D
 	if unsent == 0 && l.kept == 0 {
 		return 0
 	}
-	if now := l.deps.Clock.Now(); now.Sub(l.countedAt) >= countInterval {
+	if now := l.clock.Now(); now.Sub(l.countedAt) >= countInterval {
 		l.count(now)
 	}
 	switch {
@@ -108,7 +114,7 @@ func (l *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.D
 // record records that the writer is asked to remove the removable keys of an object.
 func (l *removalLimiter) record(o *annotated.Object) {
 	if l.limit.Keys > 0 {
-		l.sent = append(l.sent, removals{o.Namespace, l.deps.Clock.Now(), l.unsent(o)})
+		l.sent = append(l.sent, removals{o.Namespace, l.clock.Now(), l.unsent(o)})
 	}
 }
 
@@ -121,7 +127,7 @@ func (l *removalLimiter) count(now time.Time) {
 		t := l.tallies[s.namespace]
 		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	l.deps.Objects.Each(func(o *annotated.Object) {
+	l.each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
 		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), l.unsent(o); keys > 0 {
 			t := l.tallies[o.Namespace]
@@ -148,13 +154,13 @@ func (l *removalLimiter) count(now time.Time) {
 	if l.all {
 		l.kept = sum.due
 	}
-	l.deps.Metrics.stoppedRemovals.Set(float64(l.kept))
+	l.stopped.Set(float64(l.kept))
 	switch {
 	case l.all && !before.all:
-		l.deps.Log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+		l.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
 	case l.kept == 0 && before.kept > 0:
-		l.deps.Log.Info().Msg("no removals are stopped any more")
+		l.log.Info().Msg("no removals are stopped any more")
 	}
 }
 

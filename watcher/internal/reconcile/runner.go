@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
@@ -27,12 +29,30 @@ const (
 // Runner runs one session after another: it reads the stream of requests and publishes wants until that reading is
 // outdated.
 type Runner struct {
-	*Reconciler
+	config     Config
+	deps       RunnerDeps
+	reconciler *Reconciler
 
 	// current is the queue of the running session, if any.
 	current atomic.Pointer[pace.Work]
 	// outOfScope is the last logged number of ignored wants.
 	outOfScope int
+}
+
+// RunnerDeps are the dependencies of a Runner.
+type RunnerDeps struct {
+	Shared
+
+	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
+	Epoch   func(context.Context) (int64, error)
+	Auditor *audit.Auditor
+	// Health is ready while a session publishes.
+	Health *process.Part
+}
+
+// NewRunner returns a runner of a reconciler.
+func NewRunner(c Config, d RunnerDeps, r *Reconciler) *Runner {
+	return &Runner{config: c, deps: d, reconciler: r}
 }
 
 // Changed passes a changed object to the running session. A live change precedes the wants.

@@ -141,7 +141,7 @@ func (r *Runner) enqueueAll(s *session) {
 func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := r.Reconcile(ctx, name)
+	again, err := r.reconciler.Reconcile(ctx, name)
 	if again > 0 {
 		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)

@@ -116,8 +116,10 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
-		Objects: b, Object: b.Get, Index: b.index, Client: b.client, Record: b.Record, Signer: signer,
-		Clock: b.clock, Broker: b.stamps, Log: zerolog.New(b.log), Metrics: metrics,
+		Shared: reconcile.Shared{
+			Objects: b, Index: b.index, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
+		},
+		Object: b.Get, Record: b.Record, Signer: signer, Broker: b.stamps,
 	}
 	for _, c := range change {
 		c(&deps)
