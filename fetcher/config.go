@@ -43,15 +43,17 @@ func DefaultConfig() Config {
 		Get:         get.Defaults(),
 		Throttle:    throttle.Defaults(),
 		Engine: engine.Config{
-			MaxAttempts:   6,
-			Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
-			MaxRetryAfter: time.Hour,
-			Refresh:       engine.Refresh{Min: 10 * time.Second, Jitter: 0.05},
-			Recheck:       time.Hour,
-			Sharing:       sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
-			DeadLetters:   budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
-			Processing:    budget.Config{Burst: int64(time.Second / 2), Refill: 5 * time.Second},
-			ResultBytes:   budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
+			Schedule: engine.Schedule{
+				MaxAttempts:   6,
+				Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+				MaxRetryAfter: time.Hour,
+				Refresh:       engine.Refresh{Min: 10 * time.Second, Jitter: 0.05},
+				Recheck:       time.Hour,
+			},
+			Sharing:     sharedcall.Config{Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 1024},
+			DeadLetters: budget.Config{Burst: 20_000, Refill: 6 * time.Hour},
+			Processing:  budget.Config{Burst: int64(time.Second / 2), Refill: 5 * time.Second},
+			ResultBytes: budget.Config{Burst: 512 << 20, Refill: 64 * time.Second},
 		},
 	}
 	c.Get.Version = process.BuildVersion()

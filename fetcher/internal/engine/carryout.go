@@ -36,25 +36,25 @@ var (
 	errDraining = errors.New("process is draining")
 )
 
-// react decides how to react to an event, and does it.
-func (e *Engine) react(ctx context.Context, a *attempt, h happening) step {
-	return e.carryOut(ctx, a, e.cfg.next(a.trigger, h, e.deps.Clock.Now(), e.deps.Random()))
+// react decides how to react to the end of an attempt, and does it.
+func (e *Engine) react(ctx context.Context, a *attempt, end attemptEnd) reaction {
+	return e.carryOut(ctx, a, e.cfg.next(a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
 }
 
-// carryOut does a step and returns it with its outcome, which is another one if the want was replaced
-// or the broker does not accept something.
+// carryOut carries out a reaction and returns it with its outcome, which is another one if the want was
+// replaced or the broker does not accept something.
 //
 // For a delivered message the timer comes first, because it fails if the want was replaced. If the
 // process ends after it, the message is delivered again. For a claimed key the timer comes last,
 // because only the claim, which the timer replaces, brings the key back.
-func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
-	isContent := s.result.GetContent() != nil
-	if s.result != nil && !e.fit(s.result) && isContent {
-		return e.react(ctx, a, happening{failed: tooLarge()})
+func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction {
+	isContent := r.result.GetContent() != nil
+	if r.result != nil && !e.fit(r.result) && isContent {
+		return e.react(ctx, a, attemptEnd{failed: tooLarge()})
 	}
 	var timer uint64
-	first := func() (err error) { timer, err = e.setTimer(ctx, a, s); return err }
-	second := func() error { return e.publish(ctx, a, &s) }
+	first := func() (err error) { timer, err = e.setTimer(ctx, a, r); return err }
+	second := func() error { return e.publish(ctx, a, &r) }
 	if a.claimed {
 		first, second = second, first
 	}
@@ -64,60 +64,60 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, s step) step {
 	}
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):
-		return step{outcome: superseded}
+		return reaction{outcome: superseded}
 	case errors.Is(err, errRejected) && isContent:
-		return e.react(ctx, a, happening{failed: tooLarge()})
+		return e.react(ctx, a, attemptEnd{failed: tooLarge()})
 	case errors.Is(err, errRejected):
 		f := unhandled("broker rejects the outcome of the message", err)
-		if a.claimed && s.outcome != gaveUp { // nothing else stores its dead letter
-			return e.react(ctx, a, happening{failed: &f})
+		if a.claimed && r.outcome != gaveUp { // nothing else stores its dead letter
+			return e.react(ctx, a, attemptEnd{failed: &f})
 		}
-		return step{outcome: malformed, failure: f}
+		return reaction{outcome: malformed, failure: f}
 	case err != nil:
-		return step{outcome: postponed}
+		return reaction{outcome: postponed}
 	}
-	if s.waits != nil {
-		e.enqueue(ctx, a, s, timer)
+	if r.waits != nil {
+		e.enqueue(ctx, a, r, timer)
 	}
-	return s
+	return r
 }
 
-// setTimer sets the timer of a step and returns its sequence. If the key needs none, it cancels the
+// setTimer sets the timer of a reaction and returns its sequence. If the key needs none, it cancels the
 // claim, or checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRejected
 // or errDraining.
-func (e *Engine) setTimer(ctx context.Context, a *attempt, s step) (sequence uint64, err error) {
+func (e *Engine) setTimer(ctx context.Context, a *attempt, r reaction) (sequence uint64, err error) {
 	switch {
-	case s.timer != nil:
-		if s.timer.GetCause() == v1.Cause_CAUSE_REFRESH || s.timer.GetCause() == v1.Cause_CAUSE_RECHECK {
+	case r.timer != nil:
+		if r.timer.GetCause() == v1.Cause_CAUSE_REFRESH || r.timer.GetCause() == v1.Cause_CAUSE_RECHECK {
 			ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // or a trace would never end
 		}
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
-			sequence, err = e.deps.Client.SetTimer(ctx, s.timer, s.at)
+			sequence, err = e.deps.Client.SetTimer(ctx, r.timer, r.at)
 			return err
 		})
-	case s.done && a.claimed:
+	case r.done && a.claimed:
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error {
 			return e.deps.Client.CancelTimer(ctx, a.key, a.wantSequence)
 		})
-	case s.done:
+	case r.done:
 		err = e.checkWant(ctx, a.trigger)
 	}
 	return sequence, err
 }
 
-// publish publishes the dead letter, within the budget, and the result of a step.
-func (e *Engine) publish(ctx context.Context, a *attempt, s *step) error {
-	if s.deadLetter != nil {
-		if s.dropped = !e.publishDeadLetter(ctx, a, s.deadLetter); s.dropped {
+// publish publishes the dead letter, within the budget, and the result of a reaction.
+func (e *Engine) publish(ctx context.Context, a *attempt, r *reaction) error {
+	if r.deadLetter != nil {
+		if r.dropped = !e.publishDeadLetter(ctx, a, r.deadLetter); r.dropped {
 			e.deps.Metrics.deadLettersDropped.Inc()
 		}
 	}
-	if s.result == nil {
+	if r.result == nil {
 		return nil
 	}
-	e.resultBytes.Spend(a.key.Namespace, int64(len(s.result.GetContent().GetBody())))
+	e.resultBytes.Spend(a.key.Namespace, int64(len(r.result.GetContent().GetBody())))
 	return e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
-		return e.deps.Client.PublishResult(ctx, s.result)
+		return e.deps.Client.PublishResult(ctx, r.result)
 	})
 }
 

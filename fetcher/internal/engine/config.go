@@ -7,8 +7,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
-// Config configures an Engine.
-type Config struct {
+// Schedule decides when a key is fetched again.
+type Schedule struct {
 	// MaxAttempts is the maximum number of attempts in a row before a key waits for its next
 	// refresh or recheck.
 	MaxAttempts uint32
@@ -20,6 +20,12 @@ type Config struct {
 	Refresh Refresh
 	// Recheck is the pause after the last failed attempt of a key without refresh.
 	Recheck time.Duration
+}
+
+// Config configures an Engine.
+type Config struct {
+	Schedule
+
 	// Sharing limits the time and the number of shared GETs.
 	Sharing sharedcall.Config
 	// ResultBytes is the budget of published bytes of one namespace.

@@ -75,17 +75,17 @@ func New(cfg Config, deps Deps) *Engine {
 // publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	t, err := e.decode(d)
-	s := e.run(ctx, &attempt{trigger: t}, tracing.Of(d), func(ctx context.Context, a *attempt) step {
+	r := e.run(ctx, &attempt{trigger: t}, tracing.Of(d), func(ctx context.Context, a *attempt) reaction {
 		d.SetTrace(a.span.SpanContext())
 		switch {
 		case err != nil:
-			return e.react(ctx, a, happening{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
+			return e.react(ctx, a, attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
 		case t.tombstone():
-			return e.react(ctx, a, happening{outcome: tombstone})
+			return e.react(ctx, a, attemptEnd{outcome: tombstone})
 		}
 		return e.react(ctx, a, e.try(ctx, a))
 	})
-	return s.disposition()
+	return r.disposition()
 }
 
 // Observe counts dead letters of messages that could not be handled.
@@ -97,14 +97,14 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 
 // run handles a delivered or claimed message with a span, and reports the outcome.
 func (e *Engine) run(
-	ctx context.Context, a *attempt, m tracing.Message, do func(context.Context, *attempt) step,
-) step {
+	ctx context.Context, a *attempt, m tracing.Message, do func(context.Context, *attempt) reaction,
+) reaction {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
 	defer func() { a.ticket.End() }()
-	s := do(ctx, a)
-	e.report(a, s)
-	a.setSpanOutcome(s)
-	return s
+	r := do(ctx, a)
+	e.report(a, r)
+	a.setSpanOutcome(r)
+	return r
 }

@@ -37,56 +37,56 @@ const (
 )
 
 // try makes the attempt of a valid message, if it is possible.
-func (e *Engine) try(ctx context.Context, a *attempt) happening {
+func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	if a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence) {
-		return happening{blocked: &blocked{queued: true}}
+		return attemptEnd{blocked: &blocked{queued: true}}
 	}
 	if a.kind == pipeline.KindDue {
-		if h, ok := e.confirm(ctx, a); !ok {
-			return h
+		if end, ok := e.confirm(ctx, a); !ok {
+			return end
 		}
 	}
 	if a.earlier.GetUnended() >= maxUnended {
-		return happening{failed: poisoned()}
+		return attemptEnd{failed: poisoned()}
 	}
 	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
-		return happening{outcome: inSync}
+		return attemptEnd{outcome: inSync}
 	}
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
 	if !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0) {
-		return happening{blocked: &blocked{queued: true}}
+		return attemptEnd{blocked: &blocked{queued: true}}
 	}
 	if b := e.overBudget(a.trigger); b != nil {
-		return happening{blocked: b}
+		return attemptEnd{blocked: b}
 	}
 	got := e.fetch(ctx, a)
 	if got.blocked != nil {
-		return happening{blocked: got.blocked}
+		return attemptEnd{blocked: got.blocked}
 	}
 	e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
 	if got.err != nil {
-		return happening{failed: got.failure()}
+		return attemptEnd{failed: got.failure()}
 	}
 	return e.pass(ctx, a.trigger, got.response)
 }
 
 // confirm reads the want of a due. If there is nothing to fetch, it returns why.
-func (e *Engine) confirm(ctx context.Context, a *attempt) (h happening, ok bool) {
+func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bool) {
 	want, sequence, err := e.lastWant(ctx, a.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
-		return happening{outcome: postponed, wait: replicaLag}, false
+		return attemptEnd{outcome: postponed, wait: replicaLag}, false
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		// A malformed want has its own dead letter.
-		return happening{outcome: superseded}, false
+		return attemptEnd{outcome: superseded}, false
 	case err != nil:
-		return happening{outcome: postponed}, false
+		return attemptEnd{outcome: postponed}, false
 	case sequence > a.wantSequence || want == nil:
-		return happening{outcome: superseded}, false
+		return attemptEnd{outcome: superseded}, false
 	}
 	a.trigger = a.confirmed(want)
-	return happening{}, true
+	return attemptEnd{}, true
 }
 
 // overBudget returns the obstacle if the namespace has used up a budget that the fetch needs.
@@ -218,10 +218,10 @@ var details = map[rule.Cause]v1.FailureDetail{
 
 // pass evaluates the rules and the selection of a want on a new body. The response has the selected
 // part of the body then.
-func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) happening {
+func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) attemptEnd {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
-		return happening{response: &r}
+		return attemptEnd{response: &r}
 	}
 	held := t.want.GetHeldSize()
 	if t.earlier.GetCached() != nil {
@@ -235,13 +235,13 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) happening
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
 		}
-		return happening{failed: f}
+		return attemptEnd{failed: f}
 	}
 	if outcome.Wait > 0 {
-		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceTime, Pause: outcome.Wait}}}
+		return attemptEnd{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceTime, Pause: outcome.Wait}}}
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
-	return happening{response: &r}
+	return attemptEnd{response: &r}
 }

@@ -32,8 +32,8 @@ var waitsFor = map[throttle.Cause]v1.WaitsFor{
 	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
 }
 
-// happening is what happened to a trigger. One of the first three is set, or outcome says why nothing was attempted.
-type happening struct {
+// attemptEnd is the end of an attempt. One of the first three is set, or outcome says why nothing was attempted.
+type attemptEnd struct {
 	// response is good, and its body has passed the rules.
 	response *get.Response
 	// failed is a failed attempt.
@@ -69,8 +69,8 @@ type failure struct {
 	cause error
 }
 
-// step is the reaction to an event. Engine.carryOut does it.
-type step struct {
+// reaction is the reaction to the end of an attempt. Engine.carryOut does it.
+type reaction struct {
 	outcome outcome
 	failure failure
 	// wait until the next try of the key, if known.
@@ -92,66 +92,66 @@ type step struct {
 }
 
 // disposition acknowledges a handled message, because a timer or a dead letter keeps the remaining work.
-func (s step) disposition() pipeline.Disposition {
+func (r reaction) disposition() pipeline.Disposition {
 	switch {
-	case s.outcome == malformed:
-		return pipeline.DeadLetter(&pipeline.ClassError{Class: s.failure.Class, Err: s.failure.cause})
-	case s.outcome == postponed && s.wait == 0:
+	case r.outcome == malformed:
+		return pipeline.DeadLetter(&pipeline.ClassError{Class: r.failure.Class, Err: r.failure.cause})
+	case r.outcome == postponed && r.wait == 0:
 		return pipeline.GiveBack()
-	case s.outcome == postponed:
-		return pipeline.Retry(s.wait)
+	case r.outcome == postponed:
+		return pipeline.Retry(r.wait)
 	}
 	return pipeline.Ack()
 }
 
-// next decides how to react to an event. It is a pure function. random is in [0, 1).
-func (c *Config) next(t *trigger, h happening, now time.Time, random float64) step {
+// next decides how to react to the end of an attempt. It is a pure function. random is in [0, 1).
+func (s *Schedule) next(t *trigger, end attemptEnd, now time.Time, random float64) reaction {
 	switch {
-	case h.failed != nil:
-		return c.failed(t, *h.failed, now, random)
-	case h.response != nil:
-		return c.succeeded(t, *h.response, now, random)
-	case h.blocked != nil:
-		return blockedBy(t, h.blocked, now, random)
-	case h.outcome == inSync && t.interval() > 0:
-		s := c.refresh(t, t.want.GetCached(), c.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
-		s.outcome, s.timer.Cached = inSync, t.want.GetCached()
-		return s
+	case end.failed != nil:
+		return s.failed(t, *end.failed, now, random)
+	case end.response != nil:
+		return s.succeeded(t, *end.response, now, random)
+	case end.blocked != nil:
+		return blockedBy(t, end.blocked, now, random)
+	case end.outcome == inSync && t.interval() > 0:
+		r := s.refresh(t, t.want.GetCached(), s.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
+		r.outcome, r.timer.Cached = inSync, t.want.GetCached()
+		return r
 	}
-	return step{outcome: h.outcome, failure: h.failure, wait: h.wait}
+	return reaction{outcome: end.outcome, failure: end.failure, wait: end.wait}
 }
 
 // succeeded publishes a body that the key does not have, or its recovery.
-func (c *Config) succeeded(t *trigger, r get.Response, now time.Time, random float64) step {
-	body := bodyAfter(t, r, now, random)
+func (s *Schedule) succeeded(t *trigger, got get.Response, now time.Time, random float64) reaction {
+	body := bodyAfter(t, got, now, random)
 	// With an interval, other content than the pinned one is offered to the owner of the key.
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() && t.interval() <= 0 {
-		return c.failed(t, *mismatched(body.GetSha256()), now, random)
+		return s.failed(t, *mismatched(body.GetSha256()), now, random)
 	}
-	s := step{done: true}
+	r := reaction{done: true}
 	if t.interval() > 0 {
-		at := c.Refresh.After(now, t.want.GetUrl(), t.interval())
-		s = c.refresh(t, body, at, now)
-		s.timer.FreshUntil = timestamppb.New(at)
+		at := s.Refresh.After(now, t.want.GetUrl(), t.interval())
+		r = s.refresh(t, body, at, now)
+		r.timer.FreshUntil = timestamppb.New(at)
 	}
 	switch {
 	case body.GetSha256() != t.earlier.GetCached().GetSha256():
-		s.outcome = content
-		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
-			Body: r.Body, Sha256: r.SHA256, Rules: rule.Of(t.want).Digest(), Credential: r.Credential,
+		r.outcome = content
+		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
+			Body: got.Body, Sha256: got.SHA256, Rules: rule.Of(t.want).Digest(), Credential: got.Credential,
 		}}})
 	case t.reported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
-		s.outcome = recovered
-		s.result = t.result(now,
+		r.outcome = recovered
+		r.result = t.result(now,
 			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
 	default:
-		s.outcome = unmodified
+		r.outcome = unmodified
 	}
-	return s
+	return r
 }
 
 // refresh sets the timer of a refresh of a key that has a body.
-func (c *Config) refresh(t *trigger, body *v1.Cached, at, now time.Time) step {
+func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) reaction {
 	due := t.due(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
 	// If another fetcher may have worked on the key meanwhile, the writer may drop the result. So the
@@ -160,18 +160,18 @@ func (c *Config) refresh(t *trigger, body *v1.Cached, at, now time.Time) step {
 		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
 		due.Detail = v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
 	}
-	return step{timer: due, at: at}
+	return reaction{timer: due, at: at}
 }
 
 // blockedBy sets a timer without an attempt.
-func blockedBy(t *trigger, b *blocked, now time.Time, random float64) step {
+func blockedBy(t *trigger, b *blocked, now time.Time, random float64) reaction {
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	s := step{outcome: parked, timer: due, wait: b.Pause, cause: b.Cause}
+	r := reaction{outcome: parked, timer: due, wait: b.Pause, cause: b.Cause}
 	if b.queued {
 		since := t.earlier.GetWaitingSince()
-		s.waits, s.wait = b, throttle.Lease(since == nil, random)
-		if b.Pause > s.wait { // too long for a lease
-			s.waits, s.wait = nil, b.Pause+s.wait/10
+		r.waits, r.wait = b, throttle.Lease(since == nil, random)
+		if b.Pause > r.wait { // too long for a lease
+			r.waits, r.wait = nil, b.Pause+r.wait/10
 		}
 		if since == nil {
 			since = timestamppb.New(now)
@@ -179,12 +179,12 @@ func blockedBy(t *trigger, b *blocked, now time.Time, random float64) step {
 		due.WaitingSince, due.Unended, due.WaitsFor = since, t.earlier.GetUnended(), t.earlier.GetWaitsFor()
 	}
 	if b.Cause == "" {
-		s.outcome = waits
+		r.outcome = waits
 	} else {
 		due.WaitsFor = waitsFor[b.Cause]
 	}
-	s.at = now.Add(s.wait)
-	return s
+	r.at = now.Add(r.wait)
+	return r
 }
 
 const (
@@ -199,50 +199,50 @@ const (
 )
 
 // failed schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
-func (c *Config) failed(t *trigger, f failure, now time.Time, random float64) step {
-	f.RetryAfter = min(f.RetryAfter, c.MaxRetryAfter)
+func (s *Schedule) failed(t *trigger, f failure, now time.Time, random float64) reaction {
+	f.RetryAfter = min(f.RetryAfter, s.MaxRetryAfter)
 	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
-	givesUp := !pipeline.Retries(f.Failure(), attempts, c.MaxAttempts)
-	s := step{outcome: retry, failure: f, at: now.Add(c.Retry.Delay(attempts, f.RetryAfter, random))}
+	givesUp := !pipeline.Retries(f.Failure(), attempts, s.MaxAttempts)
+	r := reaction{outcome: retry, failure: f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
 	paused := f.RetryAfter > 0
 	if givesUp {
-		s.outcome, cause, interval = gaveUp, v1.Cause_CAUSE_RECHECK, c.Recheck
-		s.at = now.Add(jittered(c.Recheck, random))
+		r.outcome, cause, interval = gaveUp, v1.Cause_CAUSE_RECHECK, s.Recheck
+		r.at = now.Add(jittered(s.Recheck, random))
 		if t.interval() > 0 {
-			cause, interval, s.at = v1.Cause_CAUSE_REFRESH, t.interval(), c.Refresh.After(now, t.want.GetUrl(), t.interval())
+			cause, interval, r.at = v1.Cause_CAUSE_REFRESH, t.interval(), s.Refresh.After(now, t.want.GetUrl(), t.interval())
 		}
-		if paused = asked.After(s.at); paused {
-			s.at = asked
+		if paused = asked.After(r.at); paused {
+			r.at = asked
 		}
 	}
-	s.wait = s.at.Sub(now)
+	r.wait = r.at.Sub(now)
 	known, again := f.Class == t.reported(), t.isRepeated(f, now)
 	// A round that starts with its final class follows one that was given up for the same reason, so
 	// nothing has changed.
 	publish := givesUp && (!known || attempts > 1 || again) ||
-		!givesUp && !known && (attempts == reportAfter || s.wait > withholdFor)
+		!givesUp && !known && (attempts == reportAfter || r.wait > withholdFor)
 
-	s.timer = t.dueAfter(f, publish, cause, now)
-	if s.timer.Attempts = attempts; givesUp {
-		s.timer.Attempts, s.timer.ReplayOf, s.timer.GaveUp = 0, 0, true
+	r.timer = t.dueAfter(f, publish, cause, now)
+	if r.timer.Attempts = attempts; givesUp {
+		r.timer.Attempts, r.timer.ReplayOf, r.timer.GaveUp = 0, 0, true
 	}
-	said := t.failureMessage(f, s.at, now)
+	said := t.failureMessage(f, r.at, now)
 	said.GaveUp, said.Again = givesUp, again
 	if paused {
-		s.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
+		r.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
 	if givesUp {
 		said.Interval = durationpb.New(interval)
-		s.deadLetter = &v1.DeadLetter{
+		r.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
 			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.earlier.GetReplayOf(),
 		}
 	}
 	if publish {
-		s.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: said}})
+		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: said}})
 	}
-	return s
+	return r
 }
 
 const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL

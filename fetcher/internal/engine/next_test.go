@@ -20,8 +20,8 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon.Add(-d)) }
 
-// summary describes a step in one line. The time of a refresh depends on its slot, so it is only bounded.
-func summary(t *testing.T, s step, interval time.Duration) string {
+// summary describes a reaction in one line. The time of a refresh depends on its slot, so it is only bounded.
+func summary(t *testing.T, s reaction, interval time.Duration) string {
 	t.Helper()
 	text := []string{string(s.outcome) + ", " + s.disposition().String()}
 	add := func(yes bool, format string, args ...any) {
@@ -74,20 +74,20 @@ func summary(t *testing.T, s step, interval time.Duration) string {
 func TestNext(t *testing.T) {
 	const bad, timeout = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT
 	const hour, minutes = time.Hour, 10 * time.Minute
-	status := func(code int, after time.Duration) happening {
+	status := func(code int, after time.Duration) attemptEnd {
 		e := get.Error{Class: bad, StatusCode: code, RetryAfter: after}
 		if after > 0 {
 			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 		}
-		return happening{failed: &failure{Error: e}}
+		return attemptEnd{failed: &failure{Error: e}}
 	}
-	says := func(body string) happening {
+	says := func(body string) attemptEnd {
 		v := get.Validators{ETag: `"` + body + `"`}
-		return happening{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
+		return attemptEnd{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
 	}
-	notModified := happening{response: &get.Response{NotModified: true}}
-	busy := func(cause throttle.Cause, pause time.Duration) happening {
-		return happening{blocked: &blocked{Busy: throttle.Busy{Cause: cause, Pause: pause}, queued: true}}
+	notModified := attemptEnd{response: &get.Response{NotModified: true}}
+	busy := func(cause throttle.Cause, pause time.Duration) attemptEnd {
+		return attemptEnd{blocked: &blocked{Busy: throttle.Busy{Cause: cause, Pause: pause}, queued: true}}
 	}
 	has := func(body string) *v1.Due {
 		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
@@ -102,7 +102,7 @@ func TestNext(t *testing.T) {
 	reported := func(at time.Duration) func(*v1.Due) {
 		return func(d *v1.Due) { d.ReportedAt, d.GaveUp, d.FirstFailedAt = ago(at), true, ago(at) }
 	}
-	config := Config{
+	schedule := Schedule{
 		MaxAttempts: 4, MaxRetryAfter: hour, Recheck: hour, Refresh: Refresh{Min: time.Second},
 		Retry: Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
 	}
@@ -111,7 +111,7 @@ func TestNext(t *testing.T) {
 		past     *v1.Due
 		took     time.Duration
 		change   func(*v1.Want)
-		event    happening
+		end      attemptEnd
 		want     string
 	}{
 		"a first body":  {0, nil, 0, nil, says("a"), "content, ack, no timer | a"},
@@ -142,12 +142,12 @@ func TestNext(t *testing.T) {
 		},
 		"in sync": {
 			minutes, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			happening{outcome: inSync},
+			attemptEnd{outcome: inSync},
 			`in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
 			0, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			happening{outcome: inSync},
+			attemptEnd{outcome: inSync},
 			"in_sync, ack",
 		},
 
@@ -175,7 +175,7 @@ func TestNext(t *testing.T) {
 		},
 		"a withheld failure after a reported one": {
 			minutes, failing(0, reported(time.Minute)), 0, nil,
-			happening{failed: &failure{Error: get.Error{Class: timeout}}},
+			attemptEnd{failed: &failure{Error: get.Error{Class: timeout}}},
 			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
@@ -247,18 +247,18 @@ func TestNext(t *testing.T) {
 		},
 		"no budget": {
 			0, failing(2, withheld), 0, nil,
-			happening{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
+			attemptEnd{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceBytes, Pause: time.Minute}}},
 			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			0, nil, 0, nil, happening{failed: poisoned()}, "gave_up, ack" +
+			0, nil, 0, nil, attemptEnd{failed: poisoned()}, "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
-		"a replaced want":   {0, nil, 0, nil, happening{outcome: superseded}, "superseded, ack"},
-		"a lagging replica": {0, nil, 0, nil, happening{outcome: postponed, wait: 1}, "postponed, retry"},
-		"a drain":           {0, nil, 0, nil, happening{outcome: postponed}, "postponed, give_back"},
-		"garbage":           {0, nil, 0, nil, happening{outcome: malformed}, "malformed, dead_letter"},
+		"a replaced want":   {0, nil, 0, nil, attemptEnd{outcome: superseded}, "superseded, ack"},
+		"a lagging replica": {0, nil, 0, nil, attemptEnd{outcome: postponed, wait: 1}, "postponed, retry"},
+		"a drain":           {0, nil, 0, nil, attemptEnd{outcome: postponed}, "postponed, give_back"},
+		"garbage":           {0, nil, 0, nil, attemptEnd{outcome: malformed}, "malformed, dead_letter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &trigger{
@@ -268,7 +268,7 @@ func TestNext(t *testing.T) {
 			if c.change != nil {
 				c.change(m.want)
 			}
-			s := config.next(m, c.event, noon, 0.5)
+			s := schedule.next(m, c.end, noon, 0.5)
 			want := strings.ReplaceAll(c.want, "WAIT", s.wait.String())
 			if got := summary(t, s, c.interval); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)

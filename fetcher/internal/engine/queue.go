@@ -29,24 +29,24 @@ type queuedKey struct {
 }
 
 // enqueue lets a key with a lease wait in memory.
-func (e *Engine) enqueue(ctx context.Context, a *attempt, s step, timer uint64) {
-	data, err := proto.Marshal(s.timer)
+func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint64) {
+	data, err := proto.Marshal(r.timer)
 	if err != nil {
 		return // its lease brings it back
 	}
 	header := nats.Header{"traceparent": {pipeline.Traceparent(trace.SpanContextFromContext(ctx))}}
 	w := queuedKey{
-		due: data, timer: timer, since: s.timer.GetWaitingSince().AsTime(),
+		due: data, timer: timer, since: r.timer.GetWaitingSince().AsTime(),
 		message: tracing.Message{Kind: pipeline.KindDue, Key: a.key, Header: header, Size: len(data)},
 	}
 	waiter := &throttle.Waiter{
 		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: w.since,
-		Until: time.Now().Add(s.wait), Bytes: len(data),
+		Until: time.Now().Add(r.wait), Bytes: len(data),
 		Start: func(ticket *throttle.Ticket) { e.start(w, ticket) }, //nolint:contextcheck // it starts later
 	}
 	enqueue := func() { e.deps.Throttle.Enqueue(waiter) }
-	if s.cause == sharedCallSlow {
-		e.shared.After(s.waits.shared, enqueue)
+	if r.cause == sharedCallSlow {
+		e.shared.After(r.waits.shared, enqueue)
 	} else {
 		enqueue()
 	}
@@ -79,12 +79,12 @@ func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
 }
 
 // reactOrGiveUp handles a claimed key. Unlike for a delivered message, nothing else recovers a panic.
-func (e *Engine) reactOrGiveUp(ctx context.Context, a *attempt) (s step) {
+func (e *Engine) reactOrGiveUp(ctx context.Context, a *attempt) (r reaction) {
 	defer func() {
 		if value := recover(); value != nil {
 			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
 				Msg("handling of a queued key panicked")
-			s = e.react(ctx, a, happening{failed: poisoned()})
+			r = e.react(ctx, a, attemptEnd{failed: poisoned()})
 		}
 	}()
 	return e.react(ctx, a, e.try(ctx, a))

@@ -51,34 +51,34 @@ var logLines = map[outcome]struct {
 
 // report counts and logs an outcome, without the URL, which may contain secrets, and without text of
 // the server. If there are too many lines of one outcome, they are only counted.
-func (e *Engine) report(a *attempt, s step) {
+func (e *Engine) report(a *attempt, r reaction) {
 	t := a.trigger
-	e.deps.Metrics.messages.WithLabelValues(string(s.outcome)).Inc()
-	switch s.outcome {
+	e.deps.Metrics.messages.WithLabelValues(string(r.outcome)).Inc()
+	switch r.outcome {
 	case retry:
 		e.deps.Metrics.retries.Inc()
 	case parked:
-		e.deps.Metrics.parked.WithLabelValues(string(s.cause)).Inc()
+		e.deps.Metrics.parked.WithLabelValues(string(r.cause)).Inc()
 	default:
 	}
-	level, text := logLine(t, s)
-	line := e.lines.Line(level, string(s.outcome))
+	level, text := logLine(t, r)
+	line := e.lines.Line(level, string(r.outcome))
 	if line == nil {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
 	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.earlier.GetAttempts()+1)
-	line = process.LogCause(line, t.cause).Str("outcome", string(s.outcome))
-	if s.wait > 0 {
-		line = process.LogDuration(line, "next", s.wait)
+	line = process.LogCause(line, t.cause).Str("outcome", string(r.outcome))
+	if r.wait > 0 {
+		line = process.LogDuration(line, "next", r.wait)
 	}
-	if s.failure.Class != 0 {
-		line = line.Str("reason", pipeline.Reason(s.failure.Class)).Str("error", s.failure.text)
+	if r.failure.Class != 0 {
+		line = line.Str("reason", pipeline.Reason(r.failure.Class)).Str("error", r.failure.text)
 	}
-	if s.failure.StatusCode != 0 {
-		line = line.Int("status", s.failure.StatusCode)
+	if r.failure.StatusCode != 0 {
+		line = line.Int("status", r.failure.StatusCode)
 	}
-	if s.dropped {
+	if r.dropped {
 		line = line.Bool("dead_letter_dropped", true)
 	}
 	line.Msg(text)
@@ -86,15 +86,15 @@ func (e *Engine) report(a *attempt, s step) {
 
 // logLine returns the level and the message of the line about an outcome. The level depends on
 // whether the state of the key changes.
-func logLine(t *trigger, s step) (zerolog.Level, string) {
-	line := logLines[s.outcome]
+func logLine(t *trigger, r reaction) (zerolog.Level, string) {
+	line := logLines[r.outcome]
 	switch {
-	case s.outcome == retry:
-		line.text += duration.Format(max(s.wait.Round(time.Second), time.Second))
+	case r.outcome == retry:
+		line.text += duration.Format(max(r.wait.Round(time.Second), time.Second))
 		if !t.failing() {
 			line.level = zerolog.InfoLevel
 		}
-	case s.outcome == gaveUp && t.earlier.GetGaveUp() && t.reported() == s.failure.Class:
+	case r.outcome == gaveUp && t.earlier.GetGaveUp() && t.reported() == r.failure.Class:
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text

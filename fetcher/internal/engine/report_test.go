@@ -11,22 +11,26 @@ import (
 
 func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	retrying := step{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
-	givingUp := step{outcome: gaveUp, failure: timeout}
+	retrying := reaction{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
+	givingUp := reaction{outcome: gaveUp, failure: timeout}
 	failing := &v1.Due{FirstFailedAt: timestamppb.Now()}
 	reported := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class}
-	notFound := step{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
+	notFound := reaction{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
 	gaveUpBefore := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class, GaveUp: true}
 	for _, tc := range []struct {
 		past *v1.Due
-		s    step
+		s    reaction
 		want string
 	}{
-		{nil, step{outcome: content}, "info fetched"},
-		{nil, step{outcome: recovered}, "info recovered"},
-		{nil, step{outcome: unmodified}, "debug unmodified"},
+		{nil, reaction{outcome: content}, "info fetched"},
+		{nil, reaction{outcome: recovered}, "info recovered"},
+		{nil, reaction{outcome: unmodified}, "debug unmodified"},
 		{nil, retrying, "info fetch failed, retrying in 2s"},
-		{failing, step{outcome: retry, failure: timeout, wait: 70 * time.Second}, "debug fetch failed, retrying in 1m10s"},
+		{
+			failing,
+			reaction{outcome: retry, failure: timeout, wait: 70 * time.Second},
+			"debug fetch failed, retrying in 1m10s",
+		},
 		{reported, givingUp, "warn gave up"},
 		{gaveUpBefore, givingUp, "debug gave up"},
 		{gaveUpBefore, notFound, "warn gave up"},

@@ -19,23 +19,23 @@ import (
 const maxPath = 256
 
 // setSpanOutcome completes the span of an attempt, with host and path of the URL.
-func (a *attempt) setSpanOutcome(s step) {
+func (a *attempt) setSpanOutcome(r reaction) {
 	if !a.span.IsRecording() {
 		return
 	}
 	a.span.SetAttributes(
 		tracing.Cause.String(pipeline.CauseName(a.cause)),
 		tracing.Attempt.Int64(int64(a.earlier.GetAttempts())+1),
-		tracing.Outcome.String(string(s.outcome)),
+		tracing.Outcome.String(string(r.outcome)),
 	)
 	a.span.SetAttributes(target(a.want.GetUrl())...)
-	if s.failure.StatusCode != 0 {
-		a.span.SetAttributes(semconv.HTTPResponseStatusCode(s.failure.StatusCode))
+	if r.failure.StatusCode != 0 {
+		a.span.SetAttributes(semconv.HTTPResponseStatusCode(r.failure.StatusCode))
 	}
 	switch {
-	case s.failure.Class != 0:
-		tracing.Fail(a.span, pipeline.Reason(s.failure.Class))
-	case s.outcome == postponed:
+	case r.failure.Class != 0:
+		tracing.Fail(a.span, pipeline.Reason(r.failure.Class))
+	case r.outcome == postponed:
 		tracing.Fail(a.span, string(postponed))
 	}
 	a.span.End()

@@ -442,11 +442,13 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	GinkgoHelper()
 	o := fetcherOptions{
 		config: engine.Config{
-			MaxAttempts:   3,
-			Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
-			MaxRetryAfter: time.Hour,
-			Refresh:       engine.Refresh{Min: time.Second},
-			Recheck:       time.Hour,
+			Schedule: engine.Schedule{
+				MaxAttempts:   3,
+				Retry:         engine.Backoff{Base: 2 * time.Second, Max: 5 * time.Minute},
+				MaxRetryAfter: time.Hour,
+				Refresh:       engine.Refresh{Min: time.Second},
+				Recheck:       time.Hour,
+			},
 			Sharing: sharedcall.Config{
 				Window: time.Second, JoinWithin: 250 * time.Millisecond, Entries: 100, Bytes: 1 << 20,
 			},
