@@ -29,7 +29,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
-	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -298,14 +297,13 @@ func (c *checking) pairs(
 ) ([]finding, error) {
 	var found []finding
 	request := known.Request
-	held, _ := status.Parse(object.Annotations[annotation.StatusKey])
 	for _, pair := range request.Pairs {
 		f := whole
 		f.Key, f.URL = pair.Key, weburl.WithoutQuery(pair.URL)
 		rules := request.Rules[pair.Key]
 		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
 			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules,
-			Held: held.Keys[pair.Key].Size,
+			Held: known.Status.Keys[pair.Key].Size,
 		})
 		if err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -28,9 +29,15 @@ func doctorCommand(o *options) *cobra.Command {
 		Args: noArgs,
 	}
 	inNATS := o.Run(func(ctx context.Context, s *session, _ []string) error {
+		reads := annotation.Defaults()
+		reads.Keys = read
+		grammar, err := annotation.New(reads)
+		if err != nil {
+			return usagef("%w", err)
+		}
 		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
 		if err == nil {
-			findings = append(findings, others(ctx, s, read)...)
+			findings = append(findings, others(ctx, s, grammar)...)
 		}
 		return report(s.Out, findings, err)
 	})
@@ -61,17 +68,15 @@ func doctorCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// others returns a finding for each annotation that asked for keys and is not read. Without Kubernetes there are
-// none.
-func others(ctx context.Context, s *session, read []string) (findings []doctor.Finding) {
+// others returns a finding for each annotation that asked for keys of other installations than the one with this
+// grammar. Without Kubernetes there are none.
+func others(ctx context.Context, s *session, grammar *annotation.Grammar) (findings []doctor.Finding) {
 	found := map[string][]string{}
 	_ = s.Cluster().Each(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
-		state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
-		for key, entry := range state.Keys {
-			asker := cmp.Or(entry.Annotation, annotation.DefaultKey)
-			if !slices.ContainsFunc(read, func(key string) bool { return annotation.Asker(key) == entry.Annotation }) {
-				found[asker] = append(found[asker], object.Namespace+"/"+object.Name+"/"+key)
-			}
+		others := keystate.Read(grammar, &object.ObjectMeta).Others
+		others.Problem = nil // which is about no key
+		for key, asker := range others.Askers() {
+			found[asker] = append(found[asker], object.Namespace+"/"+object.Name+"/"+key)
 		}
 	})
 	for _, asker := range slices.Sorted(maps.Keys(found)) {
@@ -80,7 +85,7 @@ func others(ctx context.Context, s *session, read []string) (findings []doctor.F
 			Check: "other keys", State: doctor.Warning,
 			Detail: printer.Plural(len(found[asker]), "key") + " of annotation " + asker + ", which stay as they are: " +
 				strings.Join(found[asker][:min(len(found[asker]), maxOthers)], ", "),
-			Fix: "if no installation reads it, run `curlctl hand-over --from " + asker + " --to " + read[0] + "`",
+			Fix: "if no installation reads it, run `curlctl hand-over --from " + asker + " --to " + grammar.Keys()[0] + "`",
 		})
 	}
 	return findings

@@ -3,6 +3,7 @@ package curlctl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,6 +20,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -29,7 +31,8 @@ type versioned struct {
 	// object is nil if it does not exist, and watcher if none compiles it.
 	object  *metav1.PartialObjectMetadata
 	watcher *watchv1.Watcher
-	// entry is what the status says about the key.
+	// shown is what the object shows, and entry what its status says about the key.
+	shown keys.Object
 	entry status.Entry
 	// versions, newest first. A number of a user is an index plus one.
 	versions []*v1.Version
@@ -49,18 +52,22 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 		return nil, notFound(k.Namespace, k.Name)
 	}
 	k.Name = k.object.Name
-	all, _ := status.Parse(k.object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
+	k.shown = keys.ReadObject(&k.object.ObjectMeta, nil)
+	ours := k.shown.Status.Keys
 	switch {
 	case len(args) > 1:
 		k.Key.Key = args[1]
-	case len(all.Keys) == 1:
-		for key := range all.Keys {
+	case len(ours) == 1:
+		for key := range ours {
 			k.Key.Key = key
 		}
 	default:
-		return nil, usagef("%s/%s has %s, name one of them", k.Namespace, k.Name, printer.Plural(len(all.Keys), "key"))
+		return nil, usagef("%s/%s has %s, name one of them", k.Namespace, k.Name, printer.Plural(len(ours), "key"))
 	}
-	k.entry = all.Keys[k.Key.Key]
+	if other := k.shown.Shown(k.Key.Key).Other; other != "" {
+		return nil, errors.New(sentence.KeyOfOther(k.Key.Key, other))
+	}
+	k.entry = ours[k.Key.Key]
 	k.versions, err = s.Client.Versions(ctx, k.Key)
 	return k, err
 }
@@ -241,7 +248,7 @@ func unpinCommand(o *options) *cobra.Command {
 
 // run prints the line that pins the key, and edits the object with --now.
 func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest string) error {
-	selects := keys.ReadObject(&k.object.ObjectMeta, nil).Request.Rules[k.Key.Key].Select != "" // no body has its digest
+	selects := k.shown.Request.Rules[k.Key.Key].Select != "" // no body has its digest
 	if digest != "" && selects {
 		return fmt.Errorf("key %s has a selection (curl-select), so it cannot be pinned to a digest", k.Key.Key)
 	}
@@ -284,8 +291,7 @@ func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest st
 		if err != nil || object == nil {
 			return false, cmp.Or(err, notFound(k.Namespace, k.Name))
 		}
-		all, _ := status.Parse(object.Annotations[annotation.StatusKey])
-		entry := all.Keys[k.Key.Key]
+		entry := keys.ReadObject(&object.ObjectMeta, nil).Status.Keys[k.Key.Key]
 		return entry.SHA256 == digest && !entry.Failing(), nil
 	})
 	if wait.Interrupted(err) {

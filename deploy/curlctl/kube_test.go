@@ -3,6 +3,7 @@ package curlctl_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -272,6 +273,49 @@ var _ = Describe("A ConfigMap", func() {
 			Expect(r.code).To(Equal(7), name)
 			Expect(r.out).To(MatchRegexp(verdict))
 		}
+	})
+
+	It("has keys of another installation, which no command takes for ours", func(ctx SpecContext) {
+		site := newOrigin()
+		site.up.Store(true)
+		entry := func(key, asker string) string {
+			return fmt.Sprintf(`%q:{"url":%q,"sha256":%q,"size":9,"annotation":%q}`, key, site.URL+"/"+key,
+				pipeline.Digest("two"), asker)
+		}
+		create(ctx, "shared", map[string]string{
+			"x-kv8s.io/curl-me-that": "ours=" + site.URL + "/ours theirs=" + site.URL + "/theirs",
+			"x-kv8s.io/curl-expect":  "theirs=heldSize == 0",
+			"x-kv8s.io/curl-status":  "{" + entry("ours", "") + "," + entry("theirs", "example.com/curl") + "}",
+			"example.com/curl":       "theirs=" + site.URL + "/theirs",
+		})
+		create(ctx, "taken-over", map[string]string{
+			"x-kv8s.io/curl-me-that": "ours=" + site.URL + "/ours",
+			"x-kv8s.io/curl-status":  "{" + entry("ours", "example.com/curl") + "}",
+		})
+		name := namespace + "/shared"
+		for _, key := range []string{"ours", "theirs"} {
+			w.history(ctx, pipeline.Key{Namespace: namespace, Name: "shared", Key: key}, "one", "two")
+		}
+		Expect(flat(w.ok(ctx, "history", name))).To(MatchRegexp("current https://a.example.com/two .*/one$"))
+		for _, args := range [][]string{
+			{"history", name, "theirs"},
+			{"diff", name, "theirs"},
+			{"rollback", name, "theirs", "--now"},
+			{"unpin", name, "theirs", "--now"},
+		} {
+			r := w.run(ctx, args...)
+			Expect(r.code).To(Equal(1), r.out)
+			Expect(r.err).To(ContainSubstring("key theirs is kept in sync for annotation example.com/curl"))
+		}
+		object := suitetest.Must(client.CoreV1().ConfigMaps(namespace).Get(ctx, "shared", metav1.GetOptions{}))
+		Expect(object.Annotations).NotTo(HaveKey("x-kv8s.io/curl-sha256"))
+		Expect(flat(w.run(ctx, "check", name, "--fetch", "--allow-cidr=127.0.0.0/8,::1/128").out)).To(And(
+			MatchRegexp("theirs KeyExists key theirs is kept in sync for annotation example.com/curl"),
+			ContainSubstring("theirs true curl-expect: heldSize == 0")))
+		Expect(flat(w.run(ctx, "doctor", "-n", namespace).out)).To(ContainSubstring("1 key of annotation example.com/curl, " +
+			"which stay as they are: " + name + "/theirs To fix it: if no installation reads it, " +
+			"run `curlctl hand-over --from example.com/curl --to x-kv8s.io/curl-me-that`"))
+		Expect(w.run(ctx, "doctor", "--annotation-keys=x").code).To(Equal(2))
 	})
 
 	It("is checked without NATS", func(ctx SpecContext) {
