@@ -311,21 +311,22 @@ func (c *checking) pairs(
 		f.Detail = preview.Reason
 		_, inData := object.Data[pair.Key]
 		_, inBinary := object.BinaryData[pair.Key]
+		shown := known.Shown(pair.Key)
+		if inData || inBinary { // of a manifest, and whoever applies it owns the key
+			shown = &keystate.Object{Owner: annotation.Ownership{State: annotation.Foreign}}
+		}
 		digest := request.SHA256[pair.Key]
-		now := known.Condition(pair, c.Now())
+		now := keystate.Of(known.Asked(pair), shown, nil, c.Now())
 		switch {
-		case now.State == keystate.Refused, now.State == keystate.Failing && !c.fetch:
+		case now.State == keystate.Refused, now.State.Bad() && !c.fetch:
 			f.Verdict, f.Detail = now.Reason, now.Message
-		case now.State == keystate.OK && !preview.Allowed && !c.fetch:
+		case now.Good() && !preview.Allowed && !c.fetch:
 			f.OK, f.Verdict = true, "fetched"
 			f.Detail = "the flags of this command would deny it: " + preview.Reason
 		case preview.Failure != "":
 			f.Verdict = preview.Failure
 		case !preview.Allowed:
 			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
-		case len(c.files) != 0 && (inData || inBinary):
-			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-			f.Detail = "the manifest has the key, which is never overwritten"
 		case c.fetch && digest != "" && digest != preview.SHA256:
 			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
 			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest

@@ -265,9 +265,12 @@ var _ = Describe("A ConfigMap", func() {
 			MatchRegexp(`failing +InvalidAnnotation .* mistyped`), Not(ContainSubstring("written"))))
 		Expect(alone.err).To(And(ContainSubstring("this is what the ConfigMaps say"), ContainSubstring("port-forward")))
 
+		asks("changed", `{"k":{"url":"https://a.example.com/changed","sha256":"`+strings.Repeat("ab", 32)+`"}}`)
+		Expect(client.CoreV1().ConfigMaps(namespace).Patch(ctx, "changed", types.MergePatchType, []byte(`{"data":{"k":""}}`),
+			metav1.PatchOptions{FieldManager: "helm"})).Error().NotTo(HaveOccurred())
 		for name, verdict := range map[string]string{
 			"immutable": `Immutable +the ConfigMap is immutable`, "exists": "KeyExists +key k already exists",
-			"mistyped": "InvalidAnnotation",
+			"mistyped": "InvalidAnnotation", "changed": "Drifted +.* by field manager helm; remove the key from its manifest",
 		} {
 			r := w.run(ctx, "check", namespace+"/"+name)
 			Expect(r.code).To(Equal(7), name)

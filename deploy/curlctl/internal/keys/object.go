@@ -94,13 +94,8 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	return object
 }
 
-// Condition returns the condition of a key according to the object alone.
-func (o *Object) Condition(pair annotation.Pair, now time.Time) keystate.Condition {
-	return keystate.Of(o.asked(pair), o.Shown(pair.Key), nil, now)
-}
-
-// asked returns the request for a pair of the annotation.
-func (o *Object) asked(pair annotation.Pair) keystate.Asked {
+// Asked returns the request for a pair of the annotation.
+func (o *Object) Asked(pair annotation.Pair) keystate.Asked {
 	asked := keystate.AskedOf(o.Request, pair)
 	asked.Ignored = o.Ignored
 	return asked
@@ -138,7 +133,7 @@ func (o *Object) unpublished(
 		if at.Key = pair.Key; wanted[at] {
 			continue
 		}
-		state := keystate.Of(o.asked(pair), o.Shown(pair.Key), streams, now)
+		state := keystate.Of(o.Asked(pair), o.Shown(pair.Key), streams, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}
