@@ -18,9 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -95,7 +95,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	case w != nil && w.ConfigMapName() != name:
 		return []corev1.ConfigMap{compiled(w)}, nil
 	case object == nil:
-		return nil, errorf(operate.NotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
+		return nil, errorf(fault.NotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
 	}
 	c.ignoredSecrets(ctx, namespace, name)
 	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
@@ -127,7 +127,7 @@ func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err erro
 		}
 	}
 	if len(objects)+len(c.found) == 0 {
-		return nil, errorf(operate.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
+		return nil, errorf(fault.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
 	}
 	return objects, nil
 }
@@ -250,7 +250,7 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 		}
 	}))
 	if err == nil && slices.ContainsFunc(found, func(f finding) bool { return !f.OK }) {
-		return silent(operate.Found)
+		return silent(fault.Found)
 	}
 	return err
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
@@ -51,9 +51,9 @@ func command(program string, now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// errorf returns a printable error with the exit code of a fault.
-func errorf(fault operate.Fault, format string, args ...any) error {
-	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: fault.Exit}
+// errorf returns a printable error with the exit code of a kind.
+func errorf(kind fault.Kind, format string, args ...any) error {
+	return process.ExitError{Err: printable{fmt.Errorf(format, args...)}, Code: kind.Exit}
 }
 
 // printable is an error whose text tenants and servers may control.
@@ -72,11 +72,11 @@ func (e printable) Error() string {
 func (e printable) Unwrap() error { return e.error }
 
 // usagef returns an error about the command line.
-func usagef(format string, args ...any) error { return errorf(operate.Usage, format, args...) }
+func usagef(format string, args ...any) error { return errorf(fault.Usage, format, args...) }
 
 // notFound returns an error about a ConfigMap that does not exist.
 func notFound(namespace, name string) error {
-	return errorf(operate.NotFound, "ConfigMap %s/%s: not found", namespace, name)
+	return errorf(fault.NotFound, "ConfigMap %s/%s: not found", namespace, name)
 }
 
 // notNegative returns an error if the value of a flag is negative.
@@ -87,14 +87,14 @@ func notNegative(flag string, value int) error {
 	return nil
 }
 
-// silent returns the exit code of a fault without a message.
-func silent(fault operate.Fault) error { return process.ExitError{Code: fault.Exit, Silent: true} }
+// silent returns the exit code of a kind without a message.
+func silent(kind fault.Kind) error { return process.ExitError{Code: kind.Exit, Silent: true} }
 
 // withCode adds the exit code to an error.
 func withCode(ctx context.Context, err error) error {
 	if err == nil || errors.As(err, new(process.ExitError)) {
 		return err
 	}
-	fault, err := operate.FaultOf(context.Cause(ctx), err)
-	return errorf(fault, "%w", err)
+	kind, err := fault.Of(context.Cause(ctx), err)
+	return errorf(kind, "%w", err)
 }

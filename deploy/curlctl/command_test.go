@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -95,7 +95,7 @@ var _ = Describe("The program", func() {
 		By("finding the file that the demo and docker compose write beside the kubeconfig")
 		contexts(nil)
 		beside := GinkgoT().TempDir()
-		Expect(os.WriteFile(filepath.Join(beside, operate.BesideKubeconfig),
+		Expect(os.WriteFile(filepath.Join(beside, connect.BesideKubeconfig),
 			[]byte(`{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`), 0o600)).To(Succeed())
 		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).code).To(BeZero())
 		Expect(os.WriteFile(filepath.Join(beside, "nats.crt"), []byte("no certificate"), 0o600)).To(Succeed())
@@ -201,7 +201,7 @@ func guarded(ctx context.Context) *world {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}
 	var users strings.Builder
-	for _, i := range operate.Identities() {
+	for _, i := range connect.Identities() {
 		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name,
 			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
 	}
@@ -274,32 +274,32 @@ var _ = Describe("An identity", func() {
 	}
 
 	It("of a viewer sees everything and changes nothing", func(ctx SpecContext) {
-		can(ctx, operate.Viewer, reading...)
-		cannot(ctx, operate.Viewer, replaying...)
-		cannot(ctx, operate.Viewer, administering...)
+		can(ctx, connect.Viewer, reading...)
+		cannot(ctx, connect.Viewer, replaying...)
+		cannot(ctx, connect.Viewer, administering...)
 	})
 
 	It("of a replayer also replays and refetches", func(ctx SpecContext) {
-		can(ctx, operate.Replayer, reading...)
-		cannot(ctx, operate.Replayer, administering...)
-		can(ctx, operate.Replayer, replaying...)
+		can(ctx, connect.Replayer, reading...)
+		cannot(ctx, connect.Replayer, administering...)
+		can(ctx, connect.Replayer, replaying...)
 	})
 
 	It("of a replayer waits for a replay", func(ctx SpecContext) {
-		r := w.as(operate.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
+		r := w.as(connect.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
 		Expect(r.code).To(Equal(6), r.err)
 		Expect(r.out).To(ContainSubstring("3 pending"))
 	})
 
 	It("of an admin does everything", func(ctx SpecContext) {
-		can(ctx, operate.Admin, reading...)
-		can(ctx, operate.Admin, replaying...)
-		can(ctx, operate.Admin, administering...)
+		can(ctx, connect.Admin, reading...)
+		can(ctx, connect.Admin, replaying...)
+		can(ctx, connect.Admin, administering...)
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
 		for user, all := range map[string]string{
-			operate.Viewer: "viewer", operate.Replayer: "viewer, replayer", operate.Admin: "viewer, replayer, admin",
+			connect.Viewer: "viewer", connect.Replayer: "viewer, replayer", connect.Admin: "viewer, replayer, admin",
 		} {
 			Expect(flat(w.as(user).run(ctx, "doctor").out)).
 				To(ContainSubstring("user " + user + " has the permissions of " + all + " streams "))

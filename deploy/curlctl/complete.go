@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -58,7 +59,7 @@ func candidates(all []string) []string {
 
 // completeContexts lists the contexts of the nats command.
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	files, _ := filepath.Glob(filepath.Join(operate.ContextDir(), "context", "*.json")) // fails only for a wrong pattern
+	files, _ := filepath.Glob(filepath.Join(connect.ContextDir(), "context", "*.json")) // fails only for a wrong pattern
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
@@ -81,7 +82,7 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 		defer cancel()
 		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
-		return candidates(read(ctx, conn.Client)), silently
+		return candidates(read(ctx, operate.NewClient(conn.JetStream))), silently
 	}
 }
 

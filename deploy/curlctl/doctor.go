@@ -10,9 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -35,7 +36,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if err != nil {
 			return usagef("%w", err)
 		}
-		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
+		findings, err := doctor.Examine(ctx, s.Connection, s.Client, s.Now)
 		if err == nil {
 			findings = append(findings, others(ctx, s, grammar)...)
 		}
@@ -46,7 +47,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if !found || namespace == "" || name == "" {
 			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
 		}
-		config, err := operate.ClusterConfig(o.Kube)
+		config, err := connect.ClusterConfig(o.Kube)
 		if err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 		err = printFindings(out, findings)
 	}
 	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
-		return silent(operate.Found)
+		return silent(fault.Found)
 	}
 	return err
 }

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -87,7 +87,7 @@ func (k *versioned) state(v *v1.Version) string {
 func (k *versioned) find(text string) (string, error) {
 	if n, err := strconv.Atoi(text); err == nil && len(text) < 4 {
 		if n < 1 || n > len(k.versions) {
-			return "", errorf(operate.NotFound, "key %s has %s in the history: version %d not found", k.Key.Key,
+			return "", errorf(fault.NotFound, "key %s has %s in the history: version %d not found", k.Key.Key,
 				printer.Plural(len(k.versions), "version"), n)
 		}
 		return k.versions[n-1].GetSha256(), nil
@@ -97,7 +97,7 @@ func (k *versioned) find(text string) (string, error) {
 			return v.GetSha256(), nil
 		}
 	}
-	return "", errorf(operate.NotFound, "no version of key %s has a digest that begins with %s: not found",
+	return "", errorf(fault.NotFound, "no version of key %s has a digest that begins with %s: not found",
 		k.Key.Key, text)
 }
 
@@ -109,7 +109,7 @@ func (k *versioned) former() (string, error) {
 			return v.GetSha256(), nil
 		}
 	}
-	return "", errorf(operate.NotFound, "the history has no earlier version of key %s: not found", k.Key.Key)
+	return "", errorf(fault.NotFound, "the history has no earlier version of key %s: not found", k.Key.Key)
 }
 
 func historyCommand(o *options) *cobra.Command {
@@ -173,7 +173,7 @@ func printDiff(ctx context.Context, s *session, k *versioned, from, to string) e
 	for i, digest := range []string{from, to} {
 		var err error
 		if bodies[i], err = s.Client.Body(ctx, k.Namespace, digest); err != nil {
-			return errorf(operate.NotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
+			return errorf(fault.NotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
 		}
 	}
 	s.Out.Textf("%s", printer.Difference(bodies[0], bodies[1],
@@ -235,7 +235,7 @@ func acceptCommand(o *options) *cobra.Command {
 		"Pins a key to the content that UpdateAvailable reported.",
 		func(k *versioned, _ *pinning) (string, error) {
 			if k.entry.Available == "" {
-				return "", errorf(operate.NotFound, "no content of key %s waits for approval: not found", k.Key.Key)
+				return "", errorf(fault.NotFound, "no content of key %s waits for approval: not found", k.Key.Key)
 			}
 			return k.entry.Available, nil
 		})

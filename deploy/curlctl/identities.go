@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -116,6 +116,6 @@ func (c *identities) store() (store identity.Store, done func(), err error) {
 	if c.dir != "" {
 		return identity.Dir(c.dir), func() {}, nil
 	}
-	client, done, err := operate.Secrets(*c.cluster, c.namespace)
+	client, done, err := connect.Secrets(*c.cluster, c.namespace)
 	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
 }

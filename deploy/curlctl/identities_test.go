@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -263,7 +263,7 @@ var _ = It("The shipped permissions match those that the doctor checks", func(ct
 	}
 	options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
 	text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
-	for _, identity := range operate.Identities() {
+	for _, identity := range connect.Identities() {
 		m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
 		Expect(m).NotTo(BeNil(), identity.Name)
 		i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })

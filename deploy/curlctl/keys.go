@@ -134,7 +134,7 @@ func statusCommand(o *options) *cobra.Command {
 const maxGroups = 5
 
 func pipelineStatus(ctx context.Context, s *session) error {
-	view, err := keys.ReadOverview(ctx, s.Connection, s.Client, s.Objects(ctx, ""), s.Now())
+	view, err := keys.ReadOverview(ctx, s.Where, s.Client, s.Objects(ctx, ""), s.Now())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -137,18 +139,18 @@ var _ = Describe("Dead letters", func() {
 })
 
 var _ = DescribeTable("An error has one exit code and one HTTP status, such as",
-	func(cause, err error, fault operate.Fault, text string) {
-		got, explained := operate.FaultOf(cause, err)
-		Expect(got).To(Equal(fault))
+	func(cause, err error, kind fault.Kind, text string) {
+		got, explained := fault.Of(cause, err)
+		Expect(got).To(Equal(kind))
 		Expect(explained).To(MatchError(text))
 	},
-	Entry("a request that NATS does not answer", nil, nats.ErrTimeout, operate.NoConnection,
+	Entry("a request that NATS does not answer", nil, nats.ErrTimeout, fault.NoConnection,
 		"NATS does not respond: nats: timeout"),
-	Entry("a missing stream", nil, jetstream.ErrStreamNotFound, operate.NotSetUp,
+	Entry("a missing stream", nil, jetstream.ErrStreamNotFound, fault.NotSetUp,
 		"nats: API error: code=404 err_code=10059 description=stream not found (`curlctl setup` creates it)"),
-	Entry("a missing failure", nil, pipeline.ErrNoMessage, operate.NotFound, pipeline.ErrNoMessage.Error()),
+	Entry("a missing failure", nil, pipeline.ErrNoMessage, fault.NotFound, pipeline.ErrNoMessage.Error()),
 	Entry("a denied request, whatever it returned",
-		&operate.PermissionError{Operation: "publish to", Subject: "a"}, nats.ErrTimeout, operate.NotPermitted,
+		&connect.PermissionError{Operation: "publish to", Subject: "a"}, nats.ErrTimeout, fault.NotPermitted,
 		"this NATS user may not publish to a: use another identity (--context or --nats-creds), or ask for that permission"),
-	Entry("any other", nil, io.EOF, operate.Failed, "EOF"),
+	Entry("any other", nil, io.EOF, fault.Failed, "EOF"),
 )

@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -19,7 +21,7 @@ import (
 
 // options are the flags of all commands.
 type options struct {
-	NATS      operate.Options
+	NATS      connect.Options
 	Print     printer.Options
 	Kube      kube.Options
 	Namespace string
@@ -83,7 +85,7 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 			return err
 		}
 		defer conn.Close()
-		s.Connection = conn
+		s.Connection, s.Client = conn, operate.NewClient(conn.JetStream)
 		ctx, end := conn.Denials.CancelOnDenied(cmd.Context())
 		defer end()
 		defer s.hintUnread()
@@ -93,8 +95,9 @@ func (o *options) run(do func(ctx context.Context, s *session, args []string) er
 
 // session is one run of a command with a connection to NATS.
 type session struct {
-	// Connection is nil without NATS, after RunAnyway.
-	*operate.Connection
+	// Connection and Client are nil without NATS, after RunAnyway.
+	*connect.Connection
+	Client *operate.Client
 	*options
 	// Out is for the result; Aside is for questions, progress and hints.
 	Out, Aside *printer.Printer
@@ -214,7 +217,7 @@ const confirmAbove = 100
 // Confirm asks a question. Without a terminal the answer is no.
 func (s *session) Confirm(question string, args ...any) error {
 	if !printer.Terminal(s.cmd.InOrStdin()) {
-		return errorf(operate.NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
+		return errorf(fault.NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
 	}
 	s.Aside.Textf(question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
@@ -224,5 +227,5 @@ func (s *session) Confirm(question string, args ...any) error {
 			return nil
 		}
 	}
-	return errorf(operate.NotConfirmed, "nothing was done: not confirmed")
+	return errorf(fault.NotConfirmed, "nothing was done: not confirmed")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
@@ -117,7 +118,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return nil
 	}
 	if dryRun {
-		return silent(operate.Found)
+		return silent(fault.Found)
 	}
 	topology.OnHistoryRejected = noHistory(s)
 	if _, err := pipeline.Ensure(ctx, s.Client.JetStream(), topology); err != nil {

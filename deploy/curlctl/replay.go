@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 )
 
@@ -121,7 +121,7 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
 	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-		return errorf(operate.FailedAgain, "interrupted")
+		return errorf(fault.FailedAgain, "interrupted")
 	}
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (r *replaying) outcomes(written bool) error {
 		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, item.Again.ID)
 	}
 	if counts[replay.FailedAgain]+pending > 0 {
-		return silent(operate.FailedAgain)
+		return silent(fault.FailedAgain)
 	}
 	return nil
 }
@@ -278,9 +278,9 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 	case err != nil:
 		return err
 	case len(selected) == 0 && r.Name != "":
-		return errorf(operate.NotFound, "no keys are wanted for %s/%s: not found", r.Namespace, r.Name)
+		return errorf(fault.NotFound, "no keys are wanted for %s/%s: not found", r.Namespace, r.Name)
 	case len(selected) == 0 && !r.all:
-		return errorf(operate.NotFound, "no wanted key has this host and URL: not found")
+		return errorf(fault.NotFound, "no wanted key has this host and URL: not found")
 	}
 	if !r.yes && len(selected) > confirmAbove {
 		if err := s.Confirm("Fetch %s now?", printer.Plural(len(selected), "key")); err != nil {

@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/hooks"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -64,7 +66,7 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 	}
 	listener, err := net.Listen("tcp", h.listen)
 	if err != nil {
-		return errorf(operate.Failed, "--hooks-listen: %w", err)
+		return errorf(fault.Failed, "--hooks-listen: %w", err)
 	}
 	s.Out.Linef("Serving %d hooks at http://%s/hooks/", len(all), listener.Addr())
 	group, ctx := errgroup.WithContext(ctx)
@@ -135,9 +137,9 @@ func serve(ctx context.Context, s *session, listen string) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	deps := console.Deps{Conn: s.Connection, Now: s.Now}
+	deps := console.Deps{Conn: s.Connection, Client: s.Client, Now: s.Now}
 	// The pages report an unusable kubeconfig, but not a missing one.
-	_, kubeErr := operate.ClusterConfig(s.Kube)
+	_, kubeErr := connect.ClusterConfig(s.Kube)
 	if kubeErr == nil || s.Kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" {
 		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
 	}

@@ -1,5 +1,5 @@
-// Package operate is the client for operators: it connects to NATS and Kubernetes with their rights, reads wants,
-// timers, failures and ConfigMaps, pauses fetching, and pins keys.
+// Package operate is the client for operators: it reads wants, timers, failures and ConfigMaps, pauses fetching, and
+// pins keys.
 package operate
 
 import (

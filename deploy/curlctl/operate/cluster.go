@@ -1,12 +1,9 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -15,14 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -45,24 +37,6 @@ func (e *ClusterError) Error() string {
 // Unwrap returns the error of the API server.
 func (e *ClusterError) Unwrap() error { return e.Err }
 
-// ClusterConfig returns the configuration of a client.
-func ClusterConfig(o kube.Options) (*rest.Config, error) {
-	config, err := o.UserConfig()
-	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
-	case err == nil:
-		return config, nil
-	case file == "":
-		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
-	case clientcmd.IsEmptyConfig(err):
-		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
-		}
-		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
-	default:
-		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
-	}
-}
-
 // Cluster reads Kubernetes with the rights of the user. Its errors are *ClusterError.
 type Cluster struct {
 	Options kube.Options
@@ -70,17 +44,9 @@ type Cluster struct {
 	Timeout time.Duration
 }
 
-// clients of one operation, and their configuration.
-type clients struct {
-	config   *rest.Config
-	metadata metadata.Getter
-	watchers dynamic.NamespaceableResourceInterface
-	core     corev1client.CoreV1Interface
-}
-
 // using calls do with clients, and closes their connections.
-func (r *Cluster) using(operation string, do func(clients) error) error {
-	c, done, err := open(r.Options, r.Timeout)
+func (r *Cluster) using(operation string, do func(connect.Clients) error) error {
+	c, done, err := connect.Kubernetes(r.Options, r.Timeout)
 	if err == nil {
 		defer done()
 		err = do(c)
@@ -89,42 +55,6 @@ func (r *Cluster) using(operation string, do func(clients) error) error {
 		return &ClusterError{Operation: operation, Err: err}
 	}
 	return nil
-}
-
-// open returns clients, and a function that closes their connections. A timeout of 0 means no limit.
-func open(o kube.Options, timeout time.Duration) (c clients, done func(), err error) {
-	config, err := ClusterConfig(o)
-	if err != nil {
-		return c, nil, err
-	}
-	config.Timeout = timeout
-	config.QPS = -1 // no limit
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	core, noCore := corev1client.NewForConfigAndClient(config, web)
-	meta, noMeta := metadata.NewForConfigAndClient(config, web)
-	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
-	if err := cmp.Or(noCore, noMeta, noObjects); err != nil {
-		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
-	}
-	c = clients{
-		config:   config,
-		metadata: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
-		watchers: objects.Resource(watchv1.Resource()),
-		core:     core,
-	}
-	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
-}
-
-// Secrets returns a client for the Secrets of a namespace, and a function that closes its connections.
-func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
-	c, done, err := open(o, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.core.Secrets(namespace), done, nil
 }
 
 // Object reads the metadata of a ConfigMap, and the Watcher that owns it. If no ConfigMap has the name, it
@@ -162,8 +92,8 @@ func (r *Cluster) Object(
 func (r *Cluster) configMap(
 	ctx context.Context, namespace, name string,
 ) (object *metav1.PartialObjectMetadata, err error) {
-	err = r.using("get ConfigMap "+namespace+"/"+name, func(c clients) (err error) {
-		object, err = c.metadata.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	err = r.using("get ConfigMap "+namespace+"/"+name, func(c connect.Clients) (err error) {
+		object, err = c.ConfigMaps.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			object, err = nil, nil
 		}
@@ -174,13 +104,13 @@ func (r *Cluster) configMap(
 
 // Each visits the metadata of the ConfigMaps of a namespace and name (empty: all).
 func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata)) error {
-	return r.using("list ConfigMaps", func(c clients) error {
+	return r.using("list ConfigMaps", func(c connect.Clients) error {
 		options := metav1.ListOptions{}
 		if name != "" {
 			options.FieldSelector = "metadata.name=" + name
 		}
 		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-			return c.metadata.Namespace(namespace).List(ctx, page)
+			return c.ConfigMaps.Namespace(namespace).List(ctx, page)
 		}
 		return pager.New(list).EachListItem(ctx, options, func(item runtime.Object) error {
 			if object, ok := item.(*metav1.PartialObjectMetadata); ok {
@@ -193,8 +123,8 @@ func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*
 
 // Events reads up to 100 Events of a namespace with a reason.
 func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
-	err = r.using("list Events", func(c clients) error {
-		list, err := c.core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
+	err = r.using("list Events", func(c connect.Clients) error {
+		list, err := c.Core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
 		if err == nil {
 			events = list.Items
 		}
@@ -205,7 +135,7 @@ func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events 
 
 // Annotate sets an annotation of this version of a ConfigMap (empty: removes it).
 func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
-	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c clients) error {
+	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c connect.Clients) error {
 		annotations := map[string]any{name: value}
 		if value == "" {
 			annotations[name] = nil
@@ -214,7 +144,7 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": annotations,
 		}})
 		if err == nil {
-			_, err = c.metadata.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+			_, err = c.ConfigMaps.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
@@ -223,7 +153,7 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 
 // PinSource sets the digest of one source of a Watcher (empty: none).
 func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
-	return r.using("patch Watcher "+w.Namespace+"/"+w.Name, func(c clients) error {
+	return r.using("patch Watcher "+w.Namespace+"/"+w.Name, func(c connect.Clients) error {
 		n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
 		if n < 0 {
 			return fmt.Errorf("it has no source with key %s", key)
@@ -239,7 +169,7 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 			{"op": "test", "path": "/metadata/resourceVersion", "value": w.ResourceVersion}, pin,
 		})
 		if err == nil {
-			_, err = c.watchers.Namespace(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
+			_, err = c.Watchers.Namespace(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
@@ -249,8 +179,8 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 // watcher reads a Watcher. It returns nil if the Watcher or its CRD does not exist, or if the user may not
 // read it, because rights on the ConfigMap are enough.
 func (r *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
-	err = r.using("get Watcher "+namespace+"/"+name, func(c clients) error {
-		object, err := c.watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	err = r.using("get Watcher "+namespace+"/"+name, func(c connect.Clients) error {
+		object, err := c.Watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return nil

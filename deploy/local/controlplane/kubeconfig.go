@@ -54,7 +54,7 @@ func Write(config *clientcmdapi.Config, path string) error {
 }
 
 // WriteNATS writes the address of NATS to the file where curlctl looks for it, beside a kubeconfig
-// (operate.BesideKubeconfig).
+// (connect.BesideKubeconfig).
 func WriteNATS(address, kubeconfig string) error {
 	return WriteFile(fmt.Appendf(nil, `{"url": %q}`, address), filepath.Join(filepath.Dir(kubeconfig), "nats.json"))
 }

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 )
 
 // access gives the first browser that opens URL the rights of the NATS user: it replaces a token, which is valid
@@ -26,16 +26,16 @@ type access struct {
 }
 
 // newAccess returns the access to a console at a loopback address, such as http://127.0.0.1:8090.
-func newAccess(ctx context.Context, conn *operate.Connection, base *url.URL) *access {
+func newAccess(ctx context.Context, d Deps, base *url.URL) *access {
 	a := &access{
 		mayReplay: true, base: base.String(), cookie: "curlctl-console-" + base.Port(),
 		token: rand.Text(), session: rand.Text(),
 	}
-	user, err := conn.User(ctx)
+	user, err := d.Conn.User(ctx)
 	a.name = user.Name
-	for _, identity := range operate.Identities() {
-		if identity.Name == operate.Replayer && err == nil { // else the server denies what is not allowed
-			a.mayReplay = len(identity.Missing(user, conn.Client.APIPrefix())) == 0
+	for _, identity := range connect.Identities() {
+		if identity.Name == connect.Replayer && err == nil { // else the server denies what is not allowed
+			a.mayReplay = len(identity.Missing(user, d.Client.APIPrefix())) == 0
 		}
 	}
 	return a

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 const (
@@ -83,8 +83,8 @@ func (c *cache) read(ctx context.Context) {
 		c.nextObjects = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	}
 	var overview keys.Overview
-	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn, c.deps.Conn.Client.Counting(), c.objects, now)
-	denied := new(operate.PermissionError)
+	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn.Where, c.deps.Client.Counting(), c.objects, now)
+	denied := new(connect.PermissionError)
 	if c.err != nil && errors.As(context.Cause(ctx), &denied) {
 		c.err = denied
 	}

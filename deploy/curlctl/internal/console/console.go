@@ -10,13 +10,15 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Deps are the dependencies of the console.
 type Deps struct {
-	Conn *operate.Connection
+	Conn   *connect.Connection
+	Client *operate.Client
 	// Kubernetes reads the cluster (nil: the console does not read it).
 	Kubernetes *operate.Cluster
 	// Now is the clock.
@@ -41,7 +43,7 @@ const (
 // New returns a server at an address such as http://127.0.0.1:8090. It fails if a template is invalid.
 func New(ctx context.Context, d Deps, base *url.URL) (*Server, error) {
 	p, err := newPages()
-	return &Server{deps: d, pages: p, access: newAccess(ctx, d.Conn, base), cache: cache{deps: d}}, err
+	return &Server{deps: d, pages: p, access: newAccess(ctx, d, base), cache: cache{deps: d}}, err
 }
 
 // Serve serves until ctx ends.

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -90,7 +91,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	last, err := s.cache.Look(v.Context())
-	if errors.As(err, new(*operate.PermissionError)) {
+	if errors.As(err, new(*connect.PermissionError)) {
 		return nil, err // the server would not respond to the requests below either
 	}
 	rows := &table{hidden: []string{"FAILING SINCE", "REPLAY OF", "URL", "MESSAGE"}}
@@ -291,7 +292,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 func (s *Server) doctorPage(v *visit) (*page, error) {
 	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context())
 	defer stop()
-	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
+	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Client, s.deps.Now)
 	if err != nil {
 		findings = append(findings, doctor.Finding{
 			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",

@@ -44,7 +44,7 @@ func (s *Server) answer(v *visit, d *dialog, items []*replay.Item, n int, done f
 	}
 	d.Nothing = n == 0 || n > maxRequests
 	if v.Method == http.MethodPost && !d.Nothing {
-		if err := replay.Publish(v.Context(), s.deps.Conn.Client, items, rate, nil); err != nil {
+		if err := replay.Publish(v.Context(), s.deps.Client, items, rate, nil); err != nil {
 			return nil, err
 		}
 		d.Nothing, d.Also = true, ""

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
@@ -64,7 +65,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
-		v := &visit{Request: r.WithContext(ctx), server: s, w: w, client: s.deps.Conn.Client.Counting()}
+		v := &visit{Request: r.WithContext(ctx), server: s, w: w, client: s.deps.Client.Counting()}
 		began := time.Now()
 		var p *page
 		err := v.ParseForm()
@@ -96,15 +97,15 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	if denied := s.deps.Conn.Denials.Since(since); denied != nil {
 		cause = denied
 	}
-	fault, err := operate.FaultOf(cause, err)
+	kind, err := fault.Of(cause, err)
 	text := err.Error()
 	switch {
-	case fault == operate.NotPermitted:
+	case kind == fault.NotPermitted:
 		text = strings.ToUpper(text[:1]) + text[1:] + "."
 	case !s.deps.Conn.Conn.IsConnected():
-		fault, text = operate.NoConnection, "Lost the connection to NATS, reconnecting."
+		kind, text = fault.NoConnection, "Lost the connection to NATS, reconnecting."
 	}
-	return &problem{fault.Status, text}
+	return &problem{kind.Status, text}
 }
 
 // navigation returns the pages of the menu. Each has a keyboard shortcut: g, then its Key.

@@ -22,6 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
@@ -46,8 +47,10 @@ const (
 
 // Examine checks connection, permissions, clock, streams, consumers, timers and wants. The error is the cause
 // of ctx, if it ended early.
-func Examine(ctx context.Context, conn *operate.Connection, now func() time.Time) ([]Finding, error) {
-	d := &diagnosis{Connection: conn, now: now}
+func Examine(
+	ctx context.Context, conn *connect.Connection, client *operate.Client, now func() time.Time,
+) ([]Finding, error) {
+	d := &diagnosis{Connection: conn, Client: client, now: now}
 	for _, examine := range []func(context.Context){
 		d.server, d.permissions, d.streams, d.replicas, d.consumers, d.requests,
 	} {
@@ -60,7 +63,9 @@ func Examine(ctx context.Context, conn *operate.Connection, now func() time.Time
 }
 
 type diagnosis struct {
-	*operate.Connection
+	*connect.Connection
+	Client *operate.Client
+
 	now      func() time.Time
 	findings []Finding
 }
@@ -116,14 +121,14 @@ func (d *diagnosis) permissions(ctx context.Context) {
 		return
 	}
 	var may []string
-	for _, identity := range operate.Identities() {
+	for _, identity := range connect.Identities() {
 		missing := identity.Missing(user, d.Client.APIPrefix())
 		if len(missing) == 0 {
 			may = append(may, identity.Name)
 			continue
 		}
-		if identity.Name == operate.Viewer {
-			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+operate.Viewer,
+		if identity.Name == connect.Viewer {
+			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+connect.Viewer,
 				"user %s may not use %s", user.Name, strings.Join(missing, ", "))
 			return
 		}
@@ -180,7 +185,7 @@ func (d *diagnosis) replicas(ctx context.Context) {
 
 func (d *diagnosis) consumers(ctx context.Context) {
 	var o keys.Overview
-	err := o.ReadConsumers(ctx, d.Connection)
+	err := o.ReadConsumers(ctx, d.Client)
 	for _, c := range o.Consumers {
 		check, waiting := "consumer "+c.Name, printer.Plural(int(c.Backlog), "message")
 		switch {

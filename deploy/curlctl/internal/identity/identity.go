@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -238,7 +238,7 @@ const (
 
 // identityNames returns the identities of deploy/nats/accounts.conf.
 func identityNames() []string {
-	return []string{watcher, fetcher, writer, setup, operate.Viewer, operate.Replayer, operate.Admin, system}
+	return []string{watcher, fetcher, writer, setup, connect.Viewer, connect.Replayer, connect.Admin, system}
 }
 
 // Names of files.

@@ -67,13 +67,13 @@ func (c Consumer) Row(now time.Time) printer.Row {
 	}
 }
 
-// ReadOverview reads all keys, timers and consumers, and counts failures. Objects may be nil. Errors wrap
+// ReadOverview reads all keys, timers and consumers of a server, and counts failures. Objects may be nil. Errors wrap
 // operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func ReadOverview(
-	ctx context.Context, conn *operate.Connection, client *operate.Client, objects Objects, now time.Time,
+	ctx context.Context, server string, client *operate.Client, objects Objects, now time.Time,
 ) (Overview, error) {
-	o := Overview{Server: conn.Where}
-	if err := o.ReadConsumers(ctx, conn); err != nil {
+	o := Overview{Server: server}
+	if err := o.ReadConsumers(ctx, client); err != nil {
 		return o, err
 	}
 	all, timers, err := Reader{Client: client, Now: now, Objects: objects}.Read(ctx)
@@ -110,11 +110,11 @@ func (t *TimerCounts) Add(at, now time.Time) {
 }
 
 // ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
-func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) error {
+func (o *Overview) ReadConsumers(ctx context.Context, client *operate.Client) error {
 	for _, c := range []struct{ stream, name string }{
 		{pipeline.Requests, pipeline.FetcherConsumer}, {pipeline.Results, pipeline.WriterConsumer},
 	} {
-		stream, err := conn.Client.Stream(ctx, c.stream)
+		stream, err := client.Stream(ctx, c.stream)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) 
 			o.Paused, o.Resumes = info.Paused, operate.Resumes(info)
 		}
 		if state.Backlog+uint64(state.InFlight) > 0 {
-			state.Oldest = oldest(ctx, conn, stream, info.AckFloor.Stream+1)
+			state.Oldest = oldest(ctx, client, stream, info.AckFloor.Stream+1)
 		}
 		unread := state.Readers == 0 && state.InFlight == 0 && !state.Oldest.IsZero()
 		if now := stream.CachedInfo().TimeStamp; unread && now.Sub(state.Oldest) > maxUnread && !info.Paused &&
@@ -148,11 +148,11 @@ func (o *Overview) ReadConsumers(ctx context.Context, conn *operate.Connection) 
 const maxUnread = 10 * time.Second
 
 // oldest returns the time of the oldest waiting message (zero: it cannot be read).
-func oldest(ctx context.Context, conn *operate.Connection, stream jetstream.Stream, from uint64) time.Time {
+func oldest(ctx context.Context, client *operate.Client, stream jetstream.Stream, from uint64) time.Time {
 	if stream.CachedInfo().Config.Name != pipeline.Requests {
 		return stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
 	}
-	at, _ := conn.Client.OldestWant(ctx, from) // zero on error
+	at, _ := client.OldestWant(ctx, from) // zero on error
 	return at
 }
 

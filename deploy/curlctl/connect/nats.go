@@ -1,4 +1,5 @@
-package operate
+// Package connect reaches NATS and Kubernetes with the rights of the user, and says what that user may do in NATS.
+package connect
 
 import (
 	"cmp"
@@ -45,8 +46,8 @@ const connectTimeout = 5 * time.Second
 
 // Connection to NATS. It must be closed.
 type Connection struct {
-	Conn   *nats.Conn
-	Client *Client
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
 	// Where is the URL of the server, without credentials.
 	Where string
 	// Denials has the permission violations on the connection.
@@ -88,7 +89,7 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Connection{
-		Conn: nc, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
+		Conn: nc, JetStream: js, Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
 	}, nil
 }
 

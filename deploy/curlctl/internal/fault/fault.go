@@ -1,4 +1,5 @@
-package operate
+// Package fault has the kinds of errors: exit codes of commands, and HTTP statuses of pages.
+package fault
 
 import (
 	"context"
@@ -10,38 +11,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// Fault is a kind of error: the exit code of curlctl, and the HTTP status of the console if pages can have it.
-type Fault struct{ Exit, Status int }
+// Kind of an error: the exit code of curlctl, and the HTTP status of the console if pages can have it.
+type Kind struct{ Exit, Status int }
 
 //nolint:gochecknoglobals // constants
 var (
-	// Failed means that no other fault fits.
-	Failed = Fault{1, http.StatusBadGateway}
+	// Failed means that no other kind fits.
+	Failed = Kind{1, http.StatusBadGateway}
 	// Usage means that the command line is wrong.
-	Usage = Fault{2, http.StatusBadRequest}
+	Usage = Kind{2, http.StatusBadRequest}
 	// NoConnection means that NATS or Kubernetes is unavailable.
-	NoConnection = Fault{3, http.StatusServiceUnavailable}
+	NoConnection = Kind{3, http.StatusServiceUnavailable}
 	// NotPermitted means that the identity may not do this.
-	NotPermitted = Fault{4, http.StatusForbidden}
+	NotPermitted = Kind{4, http.StatusForbidden}
 	// NotFound means that the object does not exist.
-	NotFound = Fault{5, http.StatusNotFound}
+	NotFound = Kind{5, http.StatusNotFound}
 	// NotSetUp means that a stream or consumer does not exist. A page tries again until it does.
-	NotSetUp = Fault{5, http.StatusServiceUnavailable}
+	NotSetUp = Kind{5, http.StatusServiceUnavailable}
 	// FailedAgain means that a replay failed again, was interrupted, or did not end in time.
-	FailedAgain = Fault{Exit: 6}
+	FailedAgain = Kind{Exit: 6}
 	// Found means that doctor, check or setup --dry-run found a problem.
-	Found = Fault{Exit: 7}
+	Found = Kind{Exit: 7}
 	// NotConfirmed means that the user declined, or that there was no terminal to ask.
-	NotConfirmed = Fault{Exit: 8}
+	NotConfirmed = Kind{Exit: 8}
 )
 
-// FaultOf returns the fault of an error, and the error in words for people. Cause is the cause of the context, or nil.
-func FaultOf(cause, err error) (Fault, error) {
-	var denied *PermissionError
-	cluster, isCluster := errors.AsType[*ClusterError](err)
+// Of returns the kind of an error, and the error in words for people. Cause is the cause of the context, or nil.
+func Of(cause, err error) (Kind, error) {
+	var denied *connect.PermissionError
+	cluster, isCluster := errors.AsType[*operate.ClusterError](err)
 	switch {
 	case errors.As(cause, &denied), errors.As(err, &denied):
 		return NotPermitted, denied
@@ -51,11 +54,11 @@ func FaultOf(cause, err error) (Fault, error) {
 		return NotFound, cluster
 	case isCluster:
 		return NoConnection, fmt.Errorf("cannot reach Kubernetes: %w", cluster)
-	case errors.Is(err, ErrNoConnection):
+	case errors.Is(err, connect.ErrNoConnection):
 		return NoConnection, err
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return NotSetUp, fmt.Errorf("%w (`curlctl setup` creates it)", err)
-	case errors.Is(err, ErrNoConsumer):
+	case errors.Is(err, operate.ErrNoConsumer):
 		return NotSetUp, err
 	case errors.Is(err, pipeline.ErrNoMessage):
 		return NotFound, err

@@ -1,4 +1,4 @@
-package operate
+package connect
 
 import (
 	"context"
@@ -36,24 +36,24 @@ const (
 // forwarding is a nats.CustomDialer. Each connection is a port-forward of its own, so a reconnect opens another, to
 // a pod that is ready then.
 type forwarding struct {
-	clients
+	Clients
 
 	service corev1.Service
 }
 
 // findInCluster finds the NATS that the chart installed in the cluster of the kubeconfig.
 func findInCluster(ctx context.Context, cluster kube.Options) (*forwarding, error) {
-	c, _, err := open(cluster, forwardTimeout)
+	c, _, err := Kubernetes(cluster, forwardTimeout)
 	if err != nil {
 		return nil, err
 	}
-	services, err := c.core.Services("").List(ctx, metav1.ListOptions{LabelSelector: bundled})
+	services, err := c.Core.Services("").List(ctx, metav1.ListOptions{LabelSelector: bundled})
 	if err != nil {
 		return nil, err
 	}
 	for _, service := range services.Items {
 		if service.Spec.ClusterIP != corev1.ClusterIPNone && len(service.Spec.Ports) > 0 {
-			return &forwarding{clients: c, service: service}, nil
+			return &forwarding{Clients: c, service: service}, nil
 		}
 	}
 	return nil, errors.New("the cluster has no NATS of the chart")
@@ -69,7 +69,7 @@ func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
 	// The name of the Service is for TLS only: looking it up here can take 10 s without a name server.
 	options := []nats.Option{nats.SetCustomDialer(f), nats.SkipHostLookup()}
 	for _, identity := range []string{Admin, Replayer, Viewer} {
-		secret, err := f.core.Secrets(f.service.Namespace).Get(ctx, f.service.Name+"-"+identity, metav1.GetOptions{})
+		secret, err := f.Core.Secrets(f.service.Namespace).Get(ctx, f.service.Name+"-"+identity, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 			continue
 		}
@@ -101,7 +101,7 @@ func (f *forwarding) options(ctx context.Context) ([]nats.Option, error) {
 func (f *forwarding) Dial(string, string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), forwardTimeout)
 	defer cancel()
-	pods, err := f.core.Pods(f.service.Namespace).List(ctx, metav1.ListOptions{
+	pods, err := f.Core.Pods(f.service.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(f.service.Spec.Selector).String(),
 	})
 	if err != nil {
@@ -118,11 +118,11 @@ func (f *forwarding) Dial(string, string) (net.Conn, error) {
 }
 
 func (f *forwarding) dial(pod string) (net.Conn, error) {
-	transport, upgrader, err := spdy.RoundTripperFor(f.config)
+	transport, upgrader, err := spdy.RoundTripperFor(f.Config)
 	if err != nil {
 		return nil, err
 	}
-	url := f.core.RESTClient().Post().Resource("pods").Namespace(f.service.Namespace).Name(pod).
+	url := f.Core.RESTClient().Post().Resource("pods").Namespace(f.service.Namespace).Name(pod).
 		SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	conn, _, err := dialer.Dial(portForward)

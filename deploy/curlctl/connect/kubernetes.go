@@ -1,0 +1,82 @@
+package connect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
+)
+
+// ClusterConfig returns the configuration of a client.
+func ClusterConfig(o kube.Options) (*rest.Config, error) {
+	config, err := o.UserConfig()
+	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
+	case err == nil:
+		return config, nil
+	case file == "":
+		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
+	case clientcmd.IsEmptyConfig(err):
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
+		}
+		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
+	default:
+		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
+	}
+}
+
+// Clients of Kubernetes, and their configuration.
+type Clients struct {
+	Config     *rest.Config
+	ConfigMaps metadata.Getter
+	Watchers   dynamic.NamespaceableResourceInterface
+	Core       corev1client.CoreV1Interface
+}
+
+// Kubernetes returns clients, and a function that closes their connections. A timeout of 0 means no limit.
+func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), err error) {
+	config, err := ClusterConfig(o)
+	if err != nil {
+		return c, nil, err
+	}
+	config.Timeout = timeout
+	config.QPS = -1 // no limit
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	core, noCore := corev1client.NewForConfigAndClient(config, web)
+	meta, noMeta := metadata.NewForConfigAndClient(config, web)
+	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
+	if err := cmp.Or(noCore, noMeta, noObjects); err != nil {
+		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
+	}
+	c = Clients{
+		Config:     config,
+		ConfigMaps: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
+		Watchers:   objects.Resource(watchv1.Resource()),
+		Core:       core,
+	}
+	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
+}
+
+// Secrets returns a client for the Secrets of a namespace, and a function that closes its connections.
+func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
+	c, done, err := Kubernetes(o, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c.Core.Secrets(namespace), done, nil
+}
