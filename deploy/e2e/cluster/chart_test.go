@@ -312,14 +312,17 @@ var _ = Describe("The small installation", Ordered, func() {
 				GinkgoHelper()
 				Eventually(ctx, func() string { return fmt.Sprint(cm.Events(ctx, "BadStatus")) }).Should(ContainSubstring(text))
 			}
-			// mount makes the kubelet update the mounts of the fetcher, which it does at once for a changed pod, and otherwise
-			// within 90 s.
-			mount := func(now string) {
+			// eventuallyFetches changes the pods of the fetcher again and again, so that the kubelet updates their mounts as soon
+			// as it has the new Secret. Otherwise that takes up to 90 s.
+			eventuallyFetches := func(text string) {
 				GinkgoHelper()
-				for _, pod := range small.Pods(ctx, installation.Fetcher) {
-					suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
-						[]byte(`{"metadata":{"annotations":{"mounts":"`+now+`"}}}`), metav1.PatchOptions{}))
-				}
+				Eventually(ctx, func() string {
+					for _, pod := range small.Pods(ctx, installation.Fetcher) {
+						suitetest.Must(cluster.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+							fmt.Appendf(nil, `{"metadata":{"annotations":{"mounts":"%d"}}}`, time.Now().UnixNano()), metav1.PatchOptions{}))
+					}
+					return cm.Get(ctx).Data["changed"]
+				}).WithPolling(2 * time.Second).Should(Equal(text))
 			}
 			eventuallySays("401; no credential is configured for this URL and namespace")
 
@@ -334,8 +337,7 @@ var _ = Describe("The small installation", Ordered, func() {
 				return string(s.Data["headers.json"]), err
 			}
 			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer first"), ContainSubstring(`"deleted"`)))
-			mount("first")
-			cm.EventuallyHasData(ctx, "changed", "first")
+			eventuallyFetches("first")
 			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
 			cm.EventuallyHasData(ctx, "deleted", "gone")
 
@@ -345,8 +347,7 @@ var _ = Describe("The small installation", Ordered, func() {
 				metav1.PatchOptions{}))
 			Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
 			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
-			mount("second")
-			cm.EventuallyHasData(ctx, "changed", "second")
+			eventuallyFetches("second")
 			cm.EventuallyReports(ctx, "deleted", "BadStatus")
 			cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
 		})
