@@ -312,8 +312,8 @@ var _ = Describe("The small installation", Ordered, func() {
 				GinkgoHelper()
 				Eventually(ctx, func() string { return fmt.Sprint(cm.Events(ctx, "BadStatus")) }).Should(ContainSubstring(text))
 			}
-			// eventuallyFetches changes the pods of the fetcher again and again, so that the kubelet updates their mounts as soon
-			// as it has the new Secret. Otherwise that takes up to 90 s.
+			// eventuallyFetches changes the pods of the fetcher again and again, so that the kubelet updates their mounts
+			// once it has the new Secret. Otherwise that takes up to 90 s.
 			eventuallyFetches := func(text string) {
 				GinkgoHelper()
 				Eventually(ctx, func() string {
