@@ -212,7 +212,7 @@ func (c *credentials) readTerminal(ctx context.Context) {
 	}
 	for _, command := range []string{
 		"check " + c.Namespace + "/team", "status", "status " + c.Namespace + "/team", "wants -o wide", "failing -o wide",
-		"failures -o json", "timers -o json", "doctor",
+		"failures -o json", "wants -o json", "doctor",
 	} {
 		args := append(strings.Fields(command), "--kubeconfig="+c.Cluster.Kubeconfig)
 		if args[0] == "check" {
