@@ -402,25 +402,8 @@ func (s *attacker) reach(ctx context.Context) {
 	s.restore(ctx)
 }
 
-// Timeouts on a busy machine: for one response, and for the re-creation of all streams on three servers.
-const (
-	responseTimeout = 30 * time.Second
-	recreateTimeout = 90 * time.Second
-)
-
 // leaderless is how long to wait for a response, which a consumer without a leader never sends.
 const leaderless = 5 * time.Second
-
-// onEach adds specs for each form. They share a broker.
-func onEach(forms map[string]form, specs func(f form, b func() *broker)) {
-	for where, f := range forms {
-		Context(where, Ordered, ContinueOnFailure, func() {
-			var b *broker
-			BeforeAll(func(ctx SpecContext) { b = start(ctx, f) })
-			specs(f, func() *broker { return b })
-		})
-	}
-}
 
 var _ = Describe("A compromised identity", func() {
 	onEach(map[string]form{"on one server": plain, "on the three servers of the chart": threeOfChart}, func(

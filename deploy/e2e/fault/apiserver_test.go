@@ -1,0 +1,108 @@
+package fault_test
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("An outage of the API server", func() {
+	DescribeTable("with an error for every request stops no service:", func(ctx SpecContext, fault kubetest.Fault) {
+		g, o := behindGateway(world.Watcher, world.Writer)
+		w := env.World(ctx, o)
+		load := w.Begin(ctx, 60)
+		load.EventuallyFills(ctx, 20)
+		said := lines(w)
+		g.Break(kubetest.All(fault))
+		Consistently(func() bool { return allRun(w) }).WithTimeout(5*time.Second).WithPolling(time.Second).
+			Should(BeTrue(), "services keep running")
+		asked := g.Requests(http.MethodPatch) + g.Requests(http.MethodGet)
+		g.Heal()
+		load.EventuallyEnds(ctx, 90*time.Second)
+		Expect(asked).To(BeNumerically("<", 60+200), "requests while it refused")
+		Expect(lines(w) - said).To(BeNumerically("<", 2*60+3*maxLines))
+		Expect(load.MostHits()).To(Equal(1), "GETs of one page")
+	},
+		Entry("503", kubetest.Answer(apierrors.NewServiceUnavailable("Service Unavailable"))),
+		Entry("no response", kubetest.Fault(kubetest.Silence)),
+	)
+
+	It("that expires a watch does not hide deleted objects", func(ctx SpecContext) {
+		g, o := behindGateway(world.Watcher)
+		w := env.World(ctx, o)
+		page := w.Origin.Page("/new").Says("new")
+		_, gone := w.Fill(ctx, "gone", "refreshed", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
+
+		g.Break(func(r *http.Request) kubetest.Fault {
+			if r.URL.Query().Get("watch") == "true" {
+				return kubetest.Answer(apierrors.NewResourceExpired("too old"))
+			}
+			return kubetest.Silence
+		})
+		gone.Delete(ctx)
+		cm := w.Create(ctx, "new", world.Asking("mydata="+page.URL()))
+		g.Heal()
+		cm.EventuallyHasData(ctx, "mydata", "new")
+		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).
+			Should(BeZero(), "no refresh of deleted objects")
+	})
+})
+
+var _ = Describe("A denied write", func() {
+	It("for lack of permission succeeds within one audit interval after the permission is granted", func(ctx SpecContext) {
+		const (
+			keys     = 12
+			interval = 3 * time.Second
+			// asks is the number of GETs per key after which the next one comes four intervals later.
+			asks = 4
+			// limit is one audit interval, doubled for a busy machine.
+			limit = 2 * interval
+		)
+		var writer *world.Account
+		w := env.World(ctx, world.Options{
+			Flags:       map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
+			Kubeconfigs: env.Cluster.WriterAccount(&writer),
+		})
+		writer.Revoke(ctx)
+		pages := w.Origin.Pages(keys)
+		var all []*world.ConfigMap
+		for n, page := range pages {
+			all = append(all, w.Create(ctx, fmt.Sprintf("refused-%03d", n), world.Asking("mydata="+page.Says("granted").URL())))
+		}
+		for _, page := range pages {
+			Eventually(page.Hits).WithTimeout(2*time.Minute).Should(BeNumerically(">=", asks), "fetched at growing intervals")
+		}
+		writer.Grant(ctx)
+		granted := time.Now()
+		for _, cm := range all {
+			cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(limit)), "mydata", "granted")
+		}
+	})
+})
+
+var _ = It("A ConfigMap with other writers is filled despite constant edits, which are kept", func(ctx SpecContext) {
+	w := env.World(ctx, world.Options{})
+	page := w.Origin.Page("/busy").Says("between the edits")
+	cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
+	edits := 0
+	stop := world.Meanwhile(ctx, func() {
+		edits++
+		cm.Put(ctx, "counter", fmt.Sprint(edits))
+	})
+	cm.Ask(ctx, "mydata="+page.URL())
+	cm.EventuallyHasData(ctx, "mydata", "between the edits")
+	cm.Drop(ctx, "mydata")
+	cm.EventuallyHasData(ctx, "mydata", "between the edits")
+	stop()
+	w.EventuallyQuiet(ctx)
+	Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"counter": fmt.Sprint(edits), "mydata": "between the edits"}))
+	Expect(cm.Writes(ctx)).To(Equal(2))
+})
