@@ -4,14 +4,11 @@ package connect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +37,9 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Context, "context", "", "context of the nats command (default: the selected one)")
 	o.Files.BindFlags(fs)
 }
+
+// ErrNoConnection means that no server accepted the connection.
+var ErrNoConnection = errors.New("cannot connect to NATS")
 
 // connectTimeout limits the time to connect.
 const connectTimeout = 5 * time.Second
@@ -223,146 +223,4 @@ func plain(err error) error {
 		}
 	}
 	return err
-}
-
-// Denials notes the permission violations on a connection. The zero value is ready.
-type Denials struct {
-	mu      sync.Mutex
-	last    *PermissionError
-	waiting map[context.Context]context.CancelCauseFunc
-}
-
-func (r *Denials) add(e *PermissionError) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = e
-	for _, end := range r.waiting {
-		end(e)
-	}
-}
-
-// CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause. Without
-// it, the denied request would wait until its timeout.
-func (r *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, end := context.WithCancelCause(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting == nil {
-		r.waiting = map[context.Context]context.CancelCauseFunc{}
-	}
-	r.waiting[ctx] = end
-	return ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.waiting, ctx)
-		end(nil)
-	}
-}
-
-// Since returns the last violation, or nil if it was before a time.
-func (r *Denials) Since(at time.Time) *PermissionError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil || r.last.at.Before(at) {
-		return nil
-	}
-	return r.last
-}
-
-// ErrNoConnection means that no server accepted the connection.
-var ErrNoConnection = errors.New("cannot connect to NATS")
-
-// PermissionError means that the server denied an operation.
-type PermissionError struct {
-	// Operation is "publish to" or "subscribe to", if the server names it.
-	Operation string
-	// Subject of the operation.
-	Subject string
-
-	at time.Time
-}
-
-// Error implements error.
-func (e *PermissionError) Error() string {
-	return "this NATS user may not " + e.Operation + " " + e.Subject +
-		": use another identity (--context or --nats-creds), or ask for that permission"
-}
-
-var violation = regexp.MustCompile(`(?i)permissions violation for (publish|subscription) to "([^"]+)"`)
-
-// denial parses a permission violation. It returns nil for other errors, and for the optional request of User.
-func denial(err error) *PermissionError {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
-	}
-	denied := &PermissionError{
-		Operation: "do this:", Subject: "the server did not name the subject", at: time.Now(),
-	}
-	if match := violation.FindStringSubmatch(err.Error()); match != nil {
-		denied.Operation, denied.Subject = "publish to", match[2]
-		if strings.EqualFold(match[1], "subscription") {
-			denied.Operation = "subscribe to"
-		}
-	}
-	if denied.Subject == userInfo {
-		return nil
-	}
-	return denied
-}
-
-// userInfo is the subject on which the server reports the user of a connection.
-const userInfo = "$SYS.REQ.USER.INFO"
-
-// userTimeout limits that request. Without the permission for it there is no response.
-const userTimeout = 2 * time.Second
-
-// anonymous is the name of a user without a name.
-const anonymous = "anonymous"
-
-// User is the user of a connection.
-type User struct {
-	// Name is a user name, a public key, or anonymous.
-	Name string
-	Permissions
-}
-
-// Permissions of a user (nil: everything is allowed).
-type Permissions struct {
-	Publish   *Rules `json:"publish"`
-	Subscribe *Rules `json:"subscribe"`
-}
-
-// Rules are subjects with wildcards.
-type Rules struct {
-	// Allow lists the allowed subjects (empty: every subject that Deny does not list).
-	Allow []string `json:"allow"`
-	// Deny lists denied subjects.
-	Deny []string `json:"deny"`
-}
-
-// errUser means that the server gave no usable response.
-var errUser = errors.New("the server did not report which user this is")
-
-// User asks the server for the user of this connection. Without the permission to publish $SYS.REQ.USER.INFO it
-// returns the name used to connect, and errUser.
-func (c *Connection) User(ctx context.Context) (User, error) {
-	fallback := User{Name: cmp.Or(c.Conn.Opts.User, anonymous)}
-	ctx, cancel := context.WithTimeout(ctx, userTimeout)
-	defer cancel()
-	m, err := c.Conn.RequestWithContext(ctx, userInfo, nil)
-	if err != nil {
-		return fallback, errUser
-	}
-	var answer struct {
-		Data struct {
-			User        string      `json:"user"`
-			UserName    string      `json:"user_name"`
-			Permissions Permissions `json:"permissions"`
-		} `json:"data"`
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return fallback, errUser
-	}
-	name := cmp.Or(answer.Data.UserName, answer.Data.User, fallback.Name)
-	return User{Name: name, Permissions: answer.Data.Permissions}, nil
 }
