@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -55,6 +57,23 @@ func ClassOf(reason string) v1.FailureClass {
 // CauseName returns the name of a cause in metric labels and traces, such as refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
+// ofGETs has the classes of failed GETs, and whether all failures of a class are retried.
+var ofGETs = map[v1.FailureClass]bool{
+	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     false,
+	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         true,
+	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     true,
+	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         true,
+	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
+	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: false,
+	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         false,
+	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     false,
+	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       false,
+	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
+}
+
+// GETFailures returns the classes of failed GETs.
+func GETFailures() []v1.FailureClass { return slices.Sorted(maps.Keys(ofGETs)) }
+
 // Retries reports whether a failure is retried with back-off, after that many attempts of at most
 // limit in a row. If not, the key waits for its next refresh or recheck, and a dead letter holds
 // the failure.
@@ -62,18 +81,12 @@ func Retries(f *v1.Failure, attempts, limit uint32) bool {
 	if attempts >= limit || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP {
 		return false
 	}
-	switch f.GetClass() {
-	case v1.FailureClass_FAILURE_CLASS_DNS_FAILED, v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED,
-		v1.FailureClass_FAILURE_CLASS_TLS_FAILED, v1.FailureClass_FAILURE_CLASS_TIMEOUT,
-		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
-		return true
-	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
 		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER || retryStatus(int(f.GetStatusCode()))
-	default:
-		// A busy fetcher exceeds the time limit of a cheap rule, too.
-		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF ||
-			f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY
 	}
+	// A busy fetcher exceeds the time limit of a cheap rule, too.
+	return ofGETs[f.GetClass()] || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF ||
+		f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY
 }
 
 // retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,

@@ -50,7 +50,10 @@ type Metrics struct {
 
 // NewMetrics registers the metrics in the set of the fetcher.
 func NewMetrics(set *metric.Set) *Metrics {
-	failures := getFailures()
+	var failures []string
+	for _, c := range pipeline.GETFailures() {
+		failures = append(failures, pipeline.Reason(c))
+	}
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages handled, by outcome.",
 			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
@@ -83,21 +86,6 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Delay of regular fetches, good or failed, after the key stopped being fresh.",
 			[]float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}),
 	}
-}
-
-// getFailures returns the reasons for which a GET can fail.
-func getFailures() []string {
-	var reasons []string
-	for _, c := range []v1.FailureClass{
-		v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, v1.FailureClass_FAILURE_CLASS_DNS_FAILED,
-		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED, v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
-		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS,
-		v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE,
-		v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE, v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED,
-	} {
-		reasons = append(reasons, pipeline.Reason(c))
-	}
-	return reasons
 }
 
 // ObservePhase observes a phase of a GET, whose end becomes an event of the span in ctx.
