@@ -1,6 +1,9 @@
 package reconcile
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -46,10 +49,7 @@ func NewMetrics(set, standard *metric.Set) *Metrics {
 		conflicts: set.Counter("publish_conflicts_total",
 			"Publishes rejected because the subject had another message than expected."),
 		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
-			metric.Of("reason",
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION),
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS),
-				pipeline.ReasonDrifted, pipeline.ReasonRepairBackOff, pipeline.ReasonTooManyRemovals, pipeline.ReasonAdjusted)),
+			metric.Of("reason", slices.Sorted(maps.Keys(actions))...)),
 		EventsOverBudget: set.Counter("events_over_budget_total",
 			"Events delayed or dropped because their namespace exceeded its budget."),
 		sessions: set.Counter("sessions_total", "How often the watcher read the whole stream of requests."),

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -102,6 +103,19 @@ func (n *noticesOf) end(now map[noticeID]bool) {
 	})
 }
 
+// skip is the action of Events about what is not done.
+const skip = "Skip"
+
+// actions has the reasons of Events, and the action of each.
+var actions = map[string]string{
+	pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION): skip,
+	pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS):         skip,
+	pipeline.ReasonTooManyRemovals:                                    skip,
+	pipeline.ReasonAdjusted:                                           skip,
+	pipeline.ReasonDrifted:                                            "Refetch",
+	pipeline.ReasonRepairBackOff:                                      "SlowDown",
+}
+
 // isTransient reports whether a reason is an incident, not a lasting state.
 func isTransient(reason string) bool {
 	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonRepairBackOff
@@ -112,7 +126,7 @@ func isTransient(reason string) bool {
 func event(o *annotated.Object, n plan.Notice, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-		Warning: n.Reason != pipeline.ReasonAdjusted, Reason: n.Reason, Action: action(n.Reason),
+		Warning: n.Reason != pipeline.ReasonAdjusted, Reason: n.Reason, Action: actions[n.Reason],
 		Note: n.Note, Occurrence: n.Occurrence,
 	}
 	if again {
@@ -152,15 +166,4 @@ func (n *notices) emit(ctx context.Context, name types.NamespacedName) (again ti
 		n.mu.Unlock()
 	}
 	return again, errors.Join(errs...)
-}
-
-// action returns the action in the Event for a reason.
-func action(reason string) string {
-	switch reason {
-	case pipeline.ReasonDrifted:
-		return "Refetch"
-	case pipeline.ReasonRepairBackOff:
-		return "SlowDown"
-	}
-	return "Skip"
 }
