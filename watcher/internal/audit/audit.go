@@ -52,8 +52,8 @@ type Auditor struct {
 	seed     maphash.Seed
 	// suspects are the keys that are not held, or whose newest body has not landed.
 	suspects map[pipeline.Key]*suspect
-	// lifted has the refusals that are over: the last step found a key held after a request.
-	lifted map[refusal]bool
+	// lifted has the groups whose cause is gone: the last step found a key held after a request.
+	lifted map[failureGroup]bool
 	// turn counts the steps.
 	turn uint64
 	// notLanding has the digests of the newest bodies of keys that were requested twice, as of the last step.
@@ -98,7 +98,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	}
 	s := &step{
 		now: a.deps.Clock.Now(), progress: progress, enqueue: enqueue,
-		lifted: a.lifted, requested: map[refusal]time.Time{},
+		lifted: a.lifted, requested: map[failureGroup]time.Time{},
 	}
 	a.choose(s)
 	for batch := range slices.Chunk(s.toRead, pipeline.MaxLatest/2) {

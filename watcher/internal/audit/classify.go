@@ -117,6 +117,18 @@ func (i interval) classify(
 	return bodyLost, time.Time{}
 }
 
+// settle returns the last verdict. queued means that the writer has yet to handle a result of the key, and contested
+// that the plan of the object repairs the key anyway, at growing intervals.
+func (i interval) settle(v verdict, at time.Time, queued, contested bool, now time.Time) (verdict, time.Time) {
+	switch {
+	case v == timerLost && queued:
+		return inOrder, time.Time{}
+	case v == bodyLost && (queued || contested):
+		return inFlight, now.Add(i.half())
+	}
+	return v, at
+}
+
 // maxSkew is the maximum difference between clocks.
 const maxSkew = time.Minute
 

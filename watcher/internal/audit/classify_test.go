@@ -34,6 +34,8 @@ func TestClassify(t *testing.T) {
 		return func(p *pending) { p.inFlight, p.fired = true, &v1.Due{Cause: c} }
 	}
 	forced := func(w *wantindex.Want) { w.Forced = true }
+	type around struct{ queued, contested bool }
+	queued, contested := func(a *around) { a.queued = true }, func(a *around) { a.contested = true }
 	for _, tt := range []struct {
 		name string
 		with []any
@@ -42,6 +44,8 @@ func TestClassify(t *testing.T) {
 	}{
 		{"never fetched", nil, bodyLost, 0},
 		{"fetched, never written", []any{other}, bodyLost, 0},
+		{"fetched, and in the queue", []any{other, queued}, inFlight, time.Minute},
+		{"fetched, never written, the plan repairs it", []any{other, contested}, inFlight, time.Minute},
 		{"fetched just now", []any{other, recent}, landing, 30 * time.Second},
 		{"fetched just now, let off before", []any{other, recent, letOff}, bodyLost, 0},
 		{"retried in an hour", []any{retry}, inFlight, 10 * time.Minute},
@@ -65,6 +69,8 @@ func TestClassify(t *testing.T) {
 		{"held, digest unknown, suspected before", []any{held, refresh, suspected}, bodyLost, 0},
 		{"held, no timer", []any{held}, inOrder, 0},
 		{"held, no timer in the stream", []any{held, overdue}, timerLost, 0},
+		{"held, no timer, in the queue", []any{held, overdue, queued}, inOrder, 0},
+		{"held, no timer, the plan repairs it", []any{held, overdue, contested}, timerLost, 0},
 		{"held, no timer, just fetched", []any{held, overdue, recent, suspected}, landing, 30 * time.Second},
 		{"held, refresh in flight", []any{held, overdue, due(v1.Cause_CAUSE_REFRESH), suspected}, landing, 30 * time.Second},
 		{"held, newest body not landed", []any{held, other}, bodyLost, 0},
@@ -75,6 +81,7 @@ func TestClassify(t *testing.T) {
 		var o observation
 		var p pending
 		var w wantindex.Want
+		var a around
 		for _, change := range tt.with {
 			switch change := change.(type) {
 			case func(*observation):
@@ -83,9 +90,12 @@ func TestClassify(t *testing.T) {
 				change(&p)
 			case func(*wantindex.Want):
 				change(&w)
+			case func(*around):
+				change(&a)
 			}
 		}
 		got, notBefore := i.classify(o, w, p, now)
+		got, notBefore = i.settle(got, notBefore, a.queued, a.contested, now)
 		wait := time.Duration(0)
 		if !notBefore.IsZero() {
 			wait = notBefore.Sub(now)

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"maps"
@@ -23,10 +24,10 @@ type suspect struct {
 	shown     shown
 	last      verdict
 	notBefore time.Time
-	// requests counts the requests (8: eight or more). The last one was at requestedAt, after refusal.
+	// requests counts the requests (8: eight or more). The last one was at requestedAt, when the key was in group.
 	requests    uint8
 	requestedAt time.Time
-	refusal     refusal
+	group       failureGroup
 	// newest is the digest of the newest body at the last request (empty: unknown).
 	newest string
 	// queuedUpTo is the last sequence of the results when one of the key was first found queued (0: none).
@@ -44,8 +45,8 @@ type shown struct {
 	editedAt        int64
 }
 
-// refusal is the failure class in the status of a key, which keys of a namespace may share.
-type refusal struct {
+// failureGroup has the keys of a namespace with the same failure class in the status, which often have one cause.
+type failureGroup struct {
 	namespace string
 	class     v1.FailureClass
 }
@@ -107,9 +108,9 @@ type step struct {
 	now      time.Time
 	progress wantindex.Progress
 	enqueue  func(types.NamespacedName)
-	// lifted has the refusals that are over, and requested the time of the last request per refusal.
-	lifted    map[refusal]bool
-	requested map[refusal]time.Time
+	// lifted has the groups whose cause is gone, and requested the time of the last request per group.
+	lifted    map[failureGroup]bool
+	requested map[failureGroup]time.Time
 	// toRead are the keys whose messages are read.
 	toRead []*candidate
 	// found counts the findings.
@@ -124,10 +125,10 @@ func (s *step) ahead(c *candidate) bool {
 // choose selects the keys whose messages a step reads.
 func (a *Auditor) choose(s *step) {
 	a.turn++
-	a.lifted = map[refusal]bool{}
+	a.lifted = map[failureGroup]bool{}
 	maps.DeleteFunc(a.suspects, func(key pipeline.Key, k *suspect) bool {
-		if k.requestedAt.After(s.requested[k.refusal]) {
-			s.requested[k.refusal] = k.requestedAt
+		if k.requestedAt.After(s.requested[k.group]) {
+			s.requested[k.group] = k.requestedAt
 		}
 		_, found := a.deps.Index.Want(key)
 		return !found
@@ -166,7 +167,7 @@ func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
 		return a.isOver(s, c)
 	}
 	if known != nil && known.requests > 0 && c.shown.held {
-		a.lifted[known.refusal] = true
+		a.lifted[known.group] = true
 	}
 	delete(a.suspects, c.key)
 	timer = timer && handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.grace())
@@ -174,11 +175,11 @@ func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
 }
 
 // isOver reports whether the pause of a suspect is over. The pause after a request also ends when
-// another key with the same refusal is held. To notice that soon, one key per refusal is requested
-// every half interval.
+// another key of its group is held. To notice that soon, one key per group is requested every half
+// interval.
 func (a *Auditor) isOver(s *step, c *candidate) bool {
 	k := c.known
-	if !k.waits() && s.lifted[k.refusal] {
+	if !k.waits() && s.lifted[k.group] {
 		k.notBefore = time.Time{}
 	}
 	switch wait := k.notBefore.Sub(s.now); {
@@ -186,12 +187,12 @@ func (a *Auditor) isOver(s *step, c *candidate) bool {
 		return false
 	case wait <= 0, wait > a.interval.maxPause()+maxSkew: // the clock was set back
 		return true
-	case k.waits(), age(s.now, s.requested[k.refusal]) < a.interval.half(),
-		k.refusal.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, // only an edit or a refresh helps
+	case k.waits(), age(s.now, s.requested[k.group]) < a.interval.half(),
+		k.group.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, // only an edit or a refresh helps
 		c.stripped():
 		return false
 	}
-	s.requested[k.refusal] = s.now
+	s.requested[k.group] = s.now
 	return true
 }
 
@@ -242,46 +243,34 @@ func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Pr
 	if c.known == nil {
 		c.known = &suspect{shown: c.shown}
 	}
-	k, wait := c.known, c.notBefore
-	if c.verdict >= bodyLost {
-		queued = k.isQueued(queued, results)
-		if !queued {
-			s.enqueue(wantindex.ObjectOf(c.key))
-		}
-		// The plan repairs a drifted key anyway, at growing intervals.
-		contested := c.verdict == bodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
-		switch {
-		case c.verdict == timerLost && queued:
-			c.verdict = inOrder
-		case queued || contested:
-			c.verdict, wait = inFlight, s.now.Add(a.interval.half())
-		}
+	k, lost := c.known, c.verdict >= bodyLost
+	if queued = lost && k.isQueued(queued, results); lost && !queued {
+		s.enqueue(wantindex.ObjectOf(c.key))
 	}
+	contested := c.verdict == bodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
+	verdict, notBefore := a.interval.settle(c.verdict, c.notBefore, queued, contested, s.now)
 	finding := wantindex.Finding(wantindex.NothingLost)
-	switch c.verdict {
+	delete(a.suspects, c.key)
+	switch verdict {
 	case inOrder:
-		delete(a.suspects, c.key)
-	case inFlight, landing:
-		a.suspects[c.key], k.last, k.notBefore = k, c.verdict, wait
 	case timerLost:
-		delete(a.suspects, c.key)
 		finding = wantindex.TimerLost
 	case bodyLost:
 		finding = wantindex.BodyLost
 		if k.requests > 0 {
 			finding = wantindex.BodyLostAgain
 		}
-		a.suspects[c.key], k.last, k.newest, k.queuedUpTo = k, bodyLost, c.pending.newest(), 0
-		k.notBefore = s.now.Add(min(time.Duration(a.interval)<<k.requests, a.interval.maxPause()))
+		notBefore = s.now.Add(min(time.Duration(a.interval)<<k.requests, a.interval.maxPause()))
 		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
-		k.refusal = refusal{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
+		k.group = failureGroup{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
+		k.newest, k.queuedUpTo = c.pending.newest(), 0
+		fallthrough
+	case inFlight, landing:
+		a.suspects[c.key], k.last, k.notBefore = k, verdict, notBefore
 	}
-	stale := c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
-		w.Stale, w.Forced = stale, w.Forced && c.verdict != inOrder
-		if finding != wantindex.NothingLost {
-			w.Finding = finding
-		}
+		w.Stale = c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
+		w.Forced, w.Finding = w.Forced && verdict != inOrder, cmp.Or(finding, w.Finding)
 	})
 	if finding != wantindex.NothingLost {
 		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
