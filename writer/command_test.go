@@ -208,7 +208,7 @@ const own = "curlmethat_writer_"
 // moved are the series that the work of a writer increases.
 func moved() []string {
 	return []string{
-		own + `results_total{verdict="written"}`, own + `patches_total{outcome="ok"}`,
+		own + `results_total{outcome="written"}`, own + `patches_total{outcome="ok"}`,
 		own + `patches_total{outcome="conflict"}`, own + `patches_total{outcome="unavailable"}`,
 		own + "conflicts_exhausted_total", own + `reads_total{kind="metadata"}`,
 		own + `messages_total{outcome="ack"}`, own + `messages_total{outcome="retry"}`,

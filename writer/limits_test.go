@@ -52,7 +52,7 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
 				"key mydata has no value yet; retrying later [why-empty 10]"))
 			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
-			Expect(w.value(own + `results_total{verdict="deferred"}`)()).To(BeNumerically(">=", 2))
+			Expect(w.value(own + `results_total{outcome="deferred"}`)()).To(BeNumerically(">=", 2))
 			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
 
 			r, data := elsewhere(ctx, w)

@@ -107,7 +107,7 @@ func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) {
 	events, _ := c.Cluster().Events(ctx, namespace, "CredentialsIgnored")
 	for _, e := range events {
 		c.found = append(c.found, finding{
-			ConfigMap: namespace + "/" + name, OK: true, Verdict: e.Reason,
+			ConfigMap: namespace + "/" + name, OK: true, Outcome: e.Reason,
 			Detail: "Secret " + e.InvolvedObject.Name + ": " + e.Message,
 		})
 	}
@@ -173,7 +173,7 @@ func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reade
 		document++
 		if objects, err = c.add(objects, text); err != nil {
 			where := fmt.Sprintf("%s, document %d", name, document)
-			c.found = append(c.found, finding{ConfigMap: where, Verdict: "InvalidManifest", Detail: explained(err)})
+			c.found = append(c.found, finding{ConfigMap: where, Outcome: "InvalidManifest", Detail: explained(err)})
 		}
 	}
 }
@@ -224,13 +224,13 @@ func compiled(w *watchv1.Watcher) corev1.ConfigMap {
 	}
 }
 
-// finding is one row: the verdict on an object, a key or an expression.
+// finding is one row: the outcome for an object, a key or an expression.
 type finding struct {
 	ConfigMap string `json:"configMap"`
 	Key       string `json:"key,omitempty"`
 	URL       string `json:"url,omitempty"`
 	OK        bool   `json:"ok"`
-	Verdict   string `json:"verdict"`
+	Outcome   string `json:"outcome"`
 	Detail    string `json:"detail,omitempty"`
 }
 
@@ -246,7 +246,7 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 	_, err := out.List(printer.Rows(found, func(f finding) printer.Row {
 		return printer.Row{
 			Name: "configmap/" + f.ConfigMap, Object: f, Wide: printer.Cells("URL", f.URL),
-			Cells: printer.Cells("CONFIGMAP", f.ConfigMap, "KEY", f.Key, "VERDICT", f.Verdict, "DETAIL", f.Detail),
+			Cells: printer.Cells("CONFIGMAP", f.ConfigMap, "KEY", f.Key, "OUTCOME", f.Outcome, "DETAIL", f.Detail),
 		}
 	}))
 	if err == nil && slices.ContainsFunc(found, func(f finding) bool { return !f.OK }) {
@@ -267,7 +267,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 	for _, problem := range known.Request.Problems {
 		f := whole.as(invalid, problem.Text)
 		if f.Key = problem.Key; problem.Adjusted {
-			f.OK, f.Verdict = true, pipeline.ReasonAdjusted
+			f.OK, f.Outcome = true, pipeline.ReasonAdjusted
 		}
 		found = append(found, f)
 	}
@@ -286,9 +286,9 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 	return append(found, pairs...), err
 }
 
-// as returns a copy with a verdict.
-func (f finding) as(verdict, detail string) finding {
-	f.Verdict, f.Detail = verdict, detail
+// as returns a copy with an outcome.
+func (f finding) as(outcome, detail string) finding {
+	f.Outcome, f.Detail = outcome, detail
 	return f
 }
 
@@ -319,26 +319,26 @@ func (c *checking) pairs(
 		now := keystate.Of(known.Asked(pair), shown, nil, c.Now())
 		switch {
 		case now.State == keystate.Refused, now.State.Bad() && !c.fetch:
-			f.Verdict, f.Detail = now.Reason, now.Message
+			f.Outcome, f.Detail = now.Reason, now.Message
 		case now.Good() && !preview.Allowed && !c.fetch:
-			f.OK, f.Verdict = true, "fetched"
+			f.OK, f.Outcome = true, "fetched"
 			f.Detail = "the flags of this command would deny it: " + preview.Reason
 		case preview.Failure != "":
-			f.Verdict = preview.Failure
+			f.Outcome = preview.Failure
 		case !preview.Allowed:
-			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+			f.Outcome = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
 		case c.fetch && digest != "" && digest != preview.SHA256:
-			f.Verdict = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+			f.Outcome = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
 			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest
 		case c.fetch:
-			f.OK, f.Verdict, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
+			f.OK, f.Outcome, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
 			if _, cause := preview.Outcome.Failed(); cause != rule.Passed {
-				f.OK, f.Verdict = false, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
+				f.OK, f.Outcome = false, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
 			}
 		default:
-			f.OK, f.Verdict = true, "would be fetched"
+			f.OK, f.Outcome = true, "would be fetched"
 			if interval := request.Interval(pair.Key); interval > 0 {
-				f.Verdict += " every " + duration.Format(interval)
+				f.Outcome += " every " + duration.Format(interval)
 			}
 			if preview.Credential != "" {
 				f.Detail += ", and " + preview.Credential
@@ -367,12 +367,12 @@ func expressions(whole finding, key string, outcome rule.Evaluation) []finding {
 	var found []finding
 	for _, x := range outcome.Expressions {
 		f := whole
-		f.Key, f.OK, f.Verdict, f.Detail = key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
+		f.Key, f.OK, f.Outcome, f.Detail = key, x.Cause == rule.Passed, x.Cause.String(), "curl-expect: "+x.Text
 		if !x.IsRule {
 			f.Detail = "curl-select: " + x.Text
 		}
 		if f.OK && !x.IsRule {
-			f.Verdict = fmt.Sprintf("%d bytes", len(outcome.Selected))
+			f.Outcome = fmt.Sprintf("%d bytes", len(outcome.Selected))
 		}
 		found = append(found, f)
 	}

@@ -226,7 +226,7 @@ func newScreens(ctx context.Context, w *world.World, watchers dynamic.Namespacea
 }
 
 // found is a key or object in the output of curlctl.
-type found struct{ Key, State, Reason, Message, Verdict, Detail, Now string }
+type found struct{ Key, State, Reason, Message, Outcome, Detail, Now string }
 
 // view is the output of curlctl status about an object.
 type view struct {
@@ -272,7 +272,7 @@ func (s *screens) agree(ctx context.Context, g Gomega, cm *world.ConfigMap, m mi
 		g.Expect(failures).To(BeEmpty(), "failures")
 	}
 	g.Expect(s.items(ctx, g, "check", at)).
-		To(ContainElement(And(HaveField("Verdict", m.reason), HaveField("Detail", sentence))), "check")
+		To(ContainElement(And(HaveField("Outcome", m.reason), HaveField("Detail", sentence))), "check")
 	status := s.status(ctx, g, at)
 	if m.key != "" {
 		g.Expect(status.Keys).To(ConsistOf(list[0]), "status")
@@ -288,17 +288,17 @@ func (s *screens) agreeOnGood(ctx context.Context, g Gomega, cm *world.ConfigMap
 	g.Expect(cm.Status(ctx, "k").HasBody()).To(BeTrue(), "annotation")
 	g.Expect(status.Keys).To(ConsistOf(found{Key: "k", State: ok}), "status")
 	g.Expect(s.listed(ctx, g, "failures --limit=1000", s.world.Namespace, cm.Name)).To(BeEmpty(), "failures")
-	verdicts := s.items(ctx, g, "check", at)
+	outcomes := s.items(ctx, g, "check", at)
 	if m.reason == "" {
 		g.Expect(cm.Events(ctx)).To(BeEmpty(), "Event")
 		g.Expect(status.Timeline).To(ContainElement(HaveField("Detail", ContainSubstring(m.sentence))), "status")
-		g.Expect(verdicts).To(ConsistOf(HaveField("Verdict", "fetched")), "check")
+		g.Expect(outcomes).To(ConsistOf(HaveField("Outcome", "fetched")), "check")
 		g.Expect(s.page(ctx, g, at)).To(ContainSubstring(m.sentence), "console")
 		return
 	}
 	g.Expect(cm.Events(ctx, m.reason)).To(ContainElement(HaveField("Note", m.sentence)), "Event")
 	g.Expect(status.Notes).To(ConsistOf(m.sentence), "status")
-	g.Expect(verdicts).To(ContainElement(And(HaveField("Verdict", m.reason), HaveField("Detail", m.sentence))), "check")
+	g.Expect(outcomes).To(ContainElement(And(HaveField("Outcome", m.reason), HaveField("Detail", m.sentence))), "check")
 	g.Expect(s.page(ctx, g, at)).To(ContainSubstring("Note "+m.sentence), "console")
 }
 
@@ -311,7 +311,7 @@ func (s *screens) ignores(ctx context.Context, g Gomega, namespace, name, why st
 	g.Expect(s.listed(ctx, g, "wants", namespace, name)).
 		To(ConsistOf(found{Key: "k", State: ignored, Message: why}), "wants")
 	g.Expect(s.items(ctx, g, "check", at)).
-		To(ConsistOf(And(HaveField("Verdict", ignored), HaveField("Detail", why))), "check")
+		To(ConsistOf(And(HaveField("Outcome", ignored), HaveField("Detail", why))), "check")
 	g.Expect(s.status(ctx, g, at).Ignored).To(Equal(why), "status")
 	g.Expect(s.page(ctx, g, at)).To(ContainSubstring("Ignored "+why), "console")
 }

@@ -136,11 +136,10 @@ const (
 	Cause attribute.Key = "curlmethat.cause"
 	// Attempt counts the attempts of a round, from 1.
 	Attempt attribute.Key = "curlmethat.attempt"
-	// Outcome is the result of handling a message.
+	// Outcome of a fetch, or of the result that a message has.
 	Outcome attribute.Key = "curlmethat.outcome"
-	// Disposition of the message, and Verdict on the result in it.
+	// Disposition of the message.
 	Disposition attribute.Key = "curlmethat.disposition"
-	Verdict     attribute.Key = "curlmethat.verdict"
 	// Delivery counts the deliveries of a message, from 1.
 	Delivery attribute.Key = "curlmethat.delivery"
 )

@@ -117,9 +117,9 @@ func New(c Config, d Deps) (*Applier, error) {
 
 // Write tells what became of a result.
 type Write struct {
-	// Verdict is empty if the result was not applied because the API server was unavailable. A result that was refused
+	// Outcome is empty if the result was not applied because the API server was unavailable. A result that was refused
 	// because of its own object has one.
-	Verdict plan.Verdict
+	Outcome plan.Outcome
 	// NewPage means that the body is an HTML page for the first time.
 	NewPage bool
 	// After is the pause that the API server requested.
@@ -144,8 +144,8 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
 	for i, o := range writes {
 		writes[i].Together = len(items)
-		if o.Verdict != "" {
-			a.observe(o.Verdict, items[i].Result)
+		if o.Outcome != "" {
+			a.observe(o.Outcome, items[i].Result)
 		}
 	}
 	return writes

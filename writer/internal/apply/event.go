@@ -72,7 +72,7 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 // when the key is written.
 func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Write {
 	if short.First {
-		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("verdict", string(plan.Deferred))
+		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("outcome", string(plan.Deferred))
 		process.LogDuration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
 			Msg("the namespace exceeded its budget, its results are delayed")
 	}
@@ -85,10 +85,10 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 		t.unwritable.Put(cacheKey(item), true)
 		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
-	return slices.Repeat([]Write{{Verdict: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Write{{Outcome: plan.Deferred}}, len(t.items))
 }
 
-// Kinds of log lines without a verdict.
+// Kinds of log lines without an outcome.
 const (
 	kindEventFailed = "event_failed"
 	kindEventDenied = "event_denied"
@@ -109,30 +109,30 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	return line.Str("host", pipeline.HostOf(i.Result.GetWant().GetUrl()))
 }
 
-// resultLine begins a log line with the verdict on an item.
-func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Verdict) *zerolog.Event {
-	return t.line(i, level, string(v)).Str("verdict", string(v))
+// resultLine begins a log line with the outcome of an item.
+func (t *task) resultLine(i plan.Item, level zerolog.Level, v plan.Outcome) *zerolog.Event {
+	return t.line(i, level, string(v)).Str("outcome", string(v))
 }
 
 // logResult logs changes of state at level info and everything else at debug.
 func (t *task) logResult(i plan.Item, d plan.Decision) {
 	level := zerolog.DebugLevel
-	if d.Verdict == plan.Written && (i.OfObject() || i.Result.GetContent() != nil) ||
-		d.Verdict != plan.Unchanged && len(d.Events) > 0 {
+	if d.Outcome == plan.Written && (i.OfObject() || i.Result.GetContent() != nil) ||
+		d.Outcome != plan.Unchanged && len(d.Events) > 0 {
 		level = zerolog.InfoLevel
 	}
-	line := t.resultLine(i, level, d.Verdict)
+	line := t.resultLine(i, level, d.Outcome)
 	if f := i.Result.GetFailure(); f != nil {
 		line = line.Str("reason", pipeline.Reason(f.GetClass())).Uint32("attempt", f.GetAttempts())
 	}
 	if c := i.Result.GetContent(); c != nil {
 		line = line.Int("bytes", len(c.GetBody()))
 	}
-	line.Msg(describe(i, d.Verdict))
+	line.Msg(describe(i, d.Outcome))
 }
 
 // describe says what happened to an item.
-func describe(i plan.Item, v plan.Verdict) string {
+func describe(i plan.Item, v plan.Outcome) string {
 	if v == plan.Written && i.Result.GetContent() == nil {
 		return "status written"
 	}

@@ -67,7 +67,7 @@ func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
 	switch {
 	case w.NewPage:
 		return pipeline.DeadLetter(errPage)
-	case w.Verdict != "":
+	case w.Outcome != "":
 		return pipeline.Ack()
 	}
 	select {
@@ -104,8 +104,8 @@ func setSpan(span trace.Span, w Write, d pipeline.Disposition) {
 	if w.Together > 1 {
 		span.SetAttributes(semconv.MessagingBatchMessageCount(w.Together))
 	}
-	if w.Verdict != "" {
-		span.SetAttributes(tracing.Verdict.String(string(w.Verdict)))
+	if w.Outcome != "" {
+		span.SetAttributes(tracing.Outcome.String(string(w.Outcome)))
 		return
 	}
 	reason := d.String()

@@ -18,7 +18,7 @@ type Metrics struct {
 	// messages counts messages by their disposition.
 	messages *prometheus.CounterVec
 	inFlight prometheus.Gauge
-	// results counts acknowledged results by verdict.
+	// results counts acknowledged results by outcome.
 	results   *prometheus.CounterVec
 	patches   *prometheus.CounterVec
 	reads     *prometheus.CounterVec
@@ -46,8 +46,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		messages: set.Counters("messages_total", "Messages taken off the queue, by outcome.",
 			metric.Of("outcome", pipeline.Dispositions()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
-		results: set.Counters("results_total", "Results acknowledged, by what became of them.",
-			metric.Of("verdict", plan.Verdicts()...)),
+		results: set.Counters("results_total", "Results acknowledged, by outcome.",
+			metric.Of("outcome", plan.Outcomes()...)),
 		patches: set.Counters("patches_total", "Patches sent, by outcome.", metric.Of("outcome", apiserver.Classes()...)),
 		reads: set.Counters("reads_total", "Reads of ConfigMaps, by how much was read.",
 			metric.Of("kind", kindMetadata, kindObject)),
@@ -80,7 +80,7 @@ const (
 )
 
 // observe counts a result that is acknowledged.
-func (a *Applier) observe(v plan.Verdict, r *v1.Result) {
+func (a *Applier) observe(v plan.Outcome, r *v1.Result) {
 	a.deps.Metrics.results.WithLabelValues(string(v)).Inc()
 	if at := r.GetObservedAt(); at != nil {
 		a.deps.Metrics.age.Observe(max(0, time.Since(at.AsTime()).Seconds()))

@@ -408,8 +408,8 @@ func (m *model) write() {
 		m.broken("%d outcomes for %d results", len(outcomes), n)
 	}
 	for i, o := range outcomes {
-		m.log("  applied %d %s: %q", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Verdict)
-		if o.Verdict != "" && o.Verdict != plan.Deferred { // the watcher publishes deferred keys again
+		m.log("  applied %d %s: %q", batch[i].GetSequence(), batch[i].GetWant().GetKey(), o.Outcome)
+		if o.Outcome != "" && o.Outcome != plan.Deferred { // the watcher publishes deferred keys again
 			m.done = append(m.done, batch[i])
 		} else {
 			m.queue = append(m.queue, batch[i])

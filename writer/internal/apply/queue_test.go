@@ -50,7 +50,7 @@ func newQueued(t *testing.T, concurrency int) *queued {
 	q.queue = newQueue(concurrency, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
 		writes, keys := make([]Write, len(items)), make([]string, len(items))
 		for i, item := range items {
-			writes[i].Verdict, keys[i] = plan.Verdict(item.Key.Key), item.Key.Key
+			writes[i].Outcome, keys[i] = plan.Outcome(item.Key.Key), item.Key.Key
 		}
 		q.mu.Lock()
 		q.Expect(ctx.Err()).NotTo(HaveOccurred(), "the context of the work is cancelled")
@@ -74,7 +74,7 @@ func (q *queued) do(ctx context.Context, namespace, name string, keys ...string)
 			item := plan.Item{Key: pipeline.Key{Namespace: namespace, Name: name, Key: key}}
 			write, fits := q.Do(ctx, item, 1)
 			q.Expect(fits).To(BeTrue())
-			q.Expect(write.Verdict).To(Equal(plan.Verdict(key)), "the write of another key")
+			q.Expect(write.Outcome).To(Equal(plan.Outcome(key)), "the write of another key")
 		})
 		synctest.Wait()
 	}

@@ -215,14 +215,14 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
 		}
 	}
-	return slices.Repeat([]Write{{Verdict: plan.Refused}}, len(t.items))
+	return slices.Repeat([]Write{{Outcome: plan.Refused}}, len(t.items))
 }
 
 // deferAll acknowledges results whose write failed for a reason that is not theirs, such as conflicts. The watcher's
 // audit asks for them again.
 func (t *task) deferAll(why string) []Write {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
-	return slices.Repeat([]Write{{Verdict: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Write{{Outcome: plan.Deferred}}, len(t.items))
 }
 
 // handleFailure handles a failed read, or a patch that failed for a reason other than its content.
@@ -243,7 +243,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Write {
 		return t.giveUp(ctx, err, t.refusal(apiserver.Failed))
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
-		return slices.Repeat([]Write{{Verdict: plan.Refused}}, len(t.items))
+		return slices.Repeat([]Write{{Outcome: plan.Refused}}, len(t.items))
 	}
 }
 
@@ -263,7 +263,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 	t.faults.Drop(t.ref)
 	writes := make([]Write, len(t.items))
 	for i, d := range p.Decisions {
-		writes[i] = Write{Verdict: d.Verdict, NewPage: d.NewPage}
+		writes[i] = Write{Outcome: d.Outcome, NewPage: d.NewPage}
 		events := d.Events
 		if t.restored(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
@@ -295,7 +295,7 @@ func cacheKey(i plan.Item) key {
 // status does not show that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	if !good || d.Verdict != plan.Written || !t.unwritable.Get(cacheKey(item)) {
+	if !good || d.Outcome != plan.Written || !t.unwritable.Get(cacheKey(item)) {
 		return false
 	}
 	t.unwritable.Drop(cacheKey(item))

@@ -22,7 +22,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	switch {
 	// Different rules mean that the fetcher does not know all of them, as during an upgrade.
 	case !b.object.asks(i, ""), c.GetRules() != rules, offered && b.object.Request.Interval(key) <= 0:
-		return Decision{Verdict: Late}
+		return Decision{Outcome: Late}
 	case b.foreign(key):
 		return b.obstacle(i, NotOurs, keyExists)
 	case offered:
@@ -44,7 +44,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	recorded := entry.Drift == drift || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
 		!entry.Failing() && entry.Available == "" {
-		return Decision{Verdict: Unchanged, Confirmed: true}
+		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != "" {
 		return b.refused(i)
@@ -124,10 +124,10 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	entry := b.status.Keys[key]
 	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() ||
 		entry.Rules != rule.Of(i.Result.GetWant()).Digest() {
-		return Decision{Verdict: Late}
+		return Decision{Outcome: Late}
 	}
 	if !entry.Failing() && entry.URL == i.url() {
-		return Decision{Verdict: Unchanged, Confirmed: true}
+		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
 	next := entry.WithoutFailure()
 	next.URL, next.Fence = i.url(), i.Fence
@@ -136,7 +136,7 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 
 // healthy records a key without a failure.
 func (b *builder) healthy(i Item, was, next status.Entry) Decision {
-	decision := Decision{Verdict: Written}
+	decision := Decision{Outcome: Written}
 	next.Since = time.Time{}
 	if was.Failing() {
 		next.Since = i.observed() // tells eventsOf that the key recovered

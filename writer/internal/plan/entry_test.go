@@ -257,7 +257,7 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		object *plan.Object
 		item   plan.Item
-		want   plan.Verdict
+		want   plan.Outcome
 	}{
 		"a page over JSON":           {holding(json), content(9, page), plan.Refused},
 		"a page over a page":         {holding("<html>"), content(9, page), plan.Written},
@@ -280,7 +280,7 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 			continue
 		}
 		d := p.Decisions[0]
-		NewWithT(t).Expect([]any{d.Verdict, d.NewPage}).To(Equal([]any{tt.want, tt.want == plan.Refused}), name)
+		NewWithT(t).Expect([]any{d.Outcome, d.NewPage}).To(Equal([]any{tt.want, tt.want == plan.Refused}), name)
 		if tt.want == plan.Refused {
 			NewWithT(t).Expect(d.Events).To(HaveExactElements(HaveField("Note", "data.example.com responded with an HTML page, "+
 				"perhaps a login or an error page, and key mydata holds something else, which it keeps; "+

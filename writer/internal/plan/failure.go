@@ -15,7 +15,7 @@ import (
 func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	key := i.Key.Key
 	if !b.object.asks(i, "") {
-		return Decision{Verdict: Late}
+		return Decision{Outcome: Late}
 	}
 	if b.foreign(key) {
 		return b.obstacle(i, NotOurs, keyExists)
@@ -38,14 +38,14 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 	switch {
 	case changed:
 		b.set(key, next)
-		return Decision{Verdict: Written, Events: []Event{event}}
+		return Decision{Outcome: Written, Events: []Event{event}}
 	case f.GetAgain(): // only its last occurrence is new
-		return Decision{Verdict: Unchanged, Events: []Event{event}}
+		return Decision{Outcome: Unchanged, Events: []Event{event}}
 	case another:
 		b.set(key, next)
-		return Decision{Verdict: Written}
+		return Decision{Outcome: Written}
 	}
-	return Decision{Verdict: Unchanged}
+	return Decision{Outcome: Unchanged}
 }
 
 // unexplained reports whether the status had no room for the explanation in next, and has it now.
@@ -88,7 +88,7 @@ func (b *builder) refused(i Item) Decision {
 // obstacle records why a body was not written. If the API server rejected the write, the fence
 // stays, so that the same result can be applied later. The recorder emits an Event again only when
 // the previous one has expired.
-func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decision {
+func (b *builder) obstacle(i Item, outcome Outcome, class v1.FailureClass) Decision {
 	entry := b.status.Keys[i.Key.Key]
 	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
 	if class != writeFailed {
@@ -97,7 +97,7 @@ func (b *builder) obstacle(i Item, verdict Verdict, class v1.FailureClass) Decis
 	note := obstacleNote(i, next, b.object.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	changed := !sameFailure(entry, next)
-	decision := Decision{Verdict: verdict, NewPage: changed && class == contentRejected}
+	decision := Decision{Outcome: outcome, NewPage: changed && class == contentRejected}
 	if changed || class == writeFailed {
 		decision.Events = []Event{failureEvent(i, next, actionWrite, note)}
 	}

@@ -12,7 +12,7 @@ import (
 func (b *builder) offered(i Item, c *v1.Content) Decision {
 	entry := b.status.Keys[i.Key.Key]
 	if entry.Available == c.GetSha256() && !entry.Failing() {
-		return Decision{Verdict: Unchanged, Confirmed: true}
+		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
 	next := entry.WithoutFailure()
 	next.Available, next.Fence = c.GetSha256(), i.Fence
@@ -79,14 +79,14 @@ func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	case pin == "", pin == b.status.Keys[key].SHA256, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
 		return d, false
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
-		return Decision{Verdict: Deferred}, true
+		return Decision{Outcome: Deferred}, true
 	case b.object.Obstacle != "" && b.object.History[pin] != nil:
 		return b.refused(i), true
 	case b.fillPin(i, key, &d):
-		d.Verdict = Written
+		d.Outcome = Written
 	}
 	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
-	return d, d.Verdict == Written && mismatch
+	return d, d.Outcome == Written && mismatch
 }
 
 // updateAvailable returns the Event for content that waits for the approval of the key's owner.

@@ -1,6 +1,6 @@
 // Package plan decides how results change a ConfigMap.
 //
-// It is pure. The known object and the pending results determine one patch, a verdict on each
+// It is pure. The known object and the pending results determine one patch, an outcome for each
 // result, and the Events to emit. Package plan keeps these promises:
 //
 //   - only an annotated key is written, and only from its annotated URL;
@@ -37,7 +37,7 @@ type Event = kube.Event
 
 // Decision is the decision on one item.
 type Decision struct {
-	Verdict Verdict
+	Outcome Outcome
 	Events  []Event
 	// Confirmed means that the item found the value of its key unchanged. The status does not record
 	// that.
@@ -155,34 +155,34 @@ func Order(items []Item) []int {
 	return positions
 }
 
-// Verdict is the outcome of a result, as in logs and metric labels.
-type Verdict string
+// Outcome tells what became of a result, as in logs and metric labels.
+type Outcome string
 
-// Verdicts on a result that the object now reflects.
+// Outcomes on a result that the object now reflects.
 const (
 	// Written means that a value or the status was changed.
-	Written Verdict = "written"
+	Written Outcome = "written"
 	// Unchanged means that the object was already as planned.
-	Unchanged Verdict = "unchanged"
+	Unchanged Outcome = "unchanged"
 )
 
-// Verdicts on a result that is dropped.
+// Outcomes on a result that is dropped.
 const (
 	// Late means that the annotation has changed since, or that the object has a newer result.
-	Late Verdict = "late"
+	Late Outcome = "late"
 	// Gone means that the object does not exist any more.
-	Gone Verdict = "gone"
+	Gone Outcome = "gone"
 	// NotOurs means that another field manager owns the key.
-	NotOurs Verdict = "not_ours"
+	NotOurs Outcome = "not_ours"
 	// Refused means that the API server does not accept the write.
-	Refused Verdict = "refused"
+	Refused Outcome = "refused"
 )
 
 // Deferred means that the result was not written because of conflicts, a budget, or too many bodies of the history at
 // once. The audit asks for its key again.
-const Deferred Verdict = "deferred"
+const Deferred Outcome = "deferred"
 
-// Verdicts returns all verdicts.
-func Verdicts() []Verdict {
-	return []Verdict{Written, Unchanged, Late, Gone, NotOurs, Refused, Deferred}
+// Outcomes returns all outcomes.
+func Outcomes() []Outcome {
+	return []Outcome{Written, Unchanged, Late, Gone, NotOurs, Refused, Deferred}
 }

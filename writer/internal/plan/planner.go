@@ -22,7 +22,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p := Plan{Decisions: make([]Decision, len(items))}
 	if object == nil {
 		for i := range items {
-			p.Decisions[i].Verdict = Gone
+			p.Decisions[i].Outcome = Gone
 		}
 		return p
 	}
@@ -53,7 +53,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 
 // final reports whether the decision drops a result.
 func (d Decision) final() bool {
-	return !d.sure && (d.Verdict == Late || d.Verdict == Gone || d.Verdict == NotOurs)
+	return !d.sure && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == NotOurs)
 }
 
 // builder holds the state that the object will have after the plan.
@@ -70,25 +70,25 @@ type builder struct {
 
 func (b *builder) decide(i Item) Decision {
 	if string(b.object.UID) != i.Result.GetWant().GetUid() {
-		return Decision{Verdict: Gone}
+		return Decision{Outcome: Gone}
 	}
 	if i.OfObject() {
 		return b.reconcile(i)
 	}
 	if _, others := b.object.Others.Keys[i.Key.Key]; others { // the watcher reports it
-		return Decision{Verdict: NotOurs}
+		return Decision{Outcome: NotOurs}
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
 	if b.object.Confirmed[i.Key.Key].overtook(i) {
-		return Decision{Verdict: Late, sure: true}
+		return Decision{Outcome: Late, sure: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {
 	case -1: // older than the status
-		return Decision{Verdict: Late, sure: true}
+		return Decision{Outcome: Late, sure: true}
 	case 0:
 		if i.Result.GetFailure() != nil || !entry.Failing() || entry.Refused() {
-			return Decision{Verdict: Unchanged, Events: b.eventsOf(i, entry)}
+			return Decision{Outcome: Unchanged, Events: b.eventsOf(i, entry)}
 		}
 		// The trigger was delivered twice, and its second fetch succeeded.
 	}
@@ -96,22 +96,22 @@ func (b *builder) decide(i Item) Decision {
 	if over {
 		return rolled
 	}
-	d := b.outcome(i)
-	d.Verdict, d.Events = cmp.Or(rolled.Verdict, d.Verdict), append(rolled.Events, d.Events...)
+	d := b.result(i)
+	d.Outcome, d.Events = cmp.Or(rolled.Outcome, d.Outcome), append(rolled.Events, d.Events...)
 	return d
 }
 
-// outcome decides on an item that is newer than the status.
-func (b *builder) outcome(i Item) Decision {
-	switch outcome := i.Result.GetOutcome().(type) {
+// result decides on an item that is newer than the status.
+func (b *builder) result(i Item) Decision {
+	switch r := i.Result.GetOutcome().(type) {
 	case *v1.Result_Content:
-		return b.content(i, outcome.Content)
+		return b.content(i, r.Content)
 	case *v1.Result_Unmodified:
-		return b.unmodified(i, outcome.Unmodified)
+		return b.unmodified(i, r.Unmodified)
 	case *v1.Result_Failure:
-		return b.failure(i, outcome.Failure)
+		return b.failure(i, r.Failure)
 	}
-	return Decision{Verdict: Refused}
+	return Decision{Outcome: Refused}
 }
 
 // adoptCopied handles a status entry that was copied from another object. We adopt the value if it has the

@@ -26,7 +26,7 @@ const (
 
 // expectation is the expected plan for one item.
 type expectation struct {
-	verdict plan.Verdict
+	outcome plan.Outcome
 	// value is written to the key. "-" removes the key, and "" keeps it.
 	value string
 	// events has the reasons of the Events.
@@ -40,16 +40,16 @@ type expectation struct {
 }
 
 var (
-	tooLate     = expectation{verdict: plan.Late}
-	notOurs     = expectation{verdict: plan.NotOurs}
-	unchanged   = expectation{verdict: plan.Unchanged}
+	tooLate     = expectation{outcome: plan.Late}
+	notOurs     = expectation{outcome: plan.NotOurs}
+	unchanged   = expectation{outcome: plan.Unchanged}
 	needsValues = expectation{needs: "values"}
 	needsLive   = expectation{needs: "live"}
 )
 
 // writes expects a value and its entry.
 func writes(value string, entries OmegaMatcher, events ...string) expectation {
-	return expectation{verdict: plan.Written, value: value, entries: entries, events: events}
+	return expectation{outcome: plan.Written, value: value, entries: entries, events: events}
 }
 
 // notes expects an entry and no value.
@@ -65,17 +65,17 @@ func keeps(value string, events ...string) expectation { return notes(well(value
 
 // says expects only an Event.
 func says(event string) expectation {
-	return expectation{verdict: plan.Unchanged, events: []string{event}}
+	return expectation{outcome: plan.Unchanged, events: []string{event}}
 }
 
 // occupied expects a KeyExists entry at trigger seq.
 func occupied(seq uint64) expectation {
-	return expectation{verdict: plan.NotOurs, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
+	return expectation{outcome: plan.NotOurs, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
 }
 
 // refused expects the entry of a refused body with its Event.
 func refused(body, reason string, seq uint64) expectation {
-	return expectation{verdict: plan.Refused, entries: ill(body, reason, seq), events: []string{reason}}
+	return expectation{outcome: plan.Refused, entries: ill(body, reason, seq), events: []string{reason}}
 }
 
 // fails expects the entry of a failure at trigger 6 with its Event.
@@ -158,7 +158,7 @@ func TestPlan(t *testing.T) {
 	driftedB, bad1 := drifted(wrote("b"), "older"), failure(1, badStatus)
 	copiedBad, failsA1 := copied(failing(none, "BadStatus")), notes(ill("a", "BadStatus", 1), "BadStatus")
 	drops, removes, keepsIt := notes(dropped()), writes("-", dropped()), notes(dropped(), "KeyExists")
-	explains, refuses := notes(anything()), expectation{verdict: plan.Refused}
+	explains, refuses := notes(anything()), expectation{outcome: plan.Refused}
 	pinned := demanding("a").ownedBy(ours)
 	hourly, bodies := pinned.annotated("x-kv8s.io/curl-refresh", "1h"), map[string][]byte{digest("a"): []byte("a")}
 	offered := func(e status.Entry) status.Entry { e.Available = digest("b"); return e }
@@ -175,7 +175,7 @@ func TestPlan(t *testing.T) {
 	waits := func(body string) OmegaMatcher {
 		return And(well("a", 6, ""), HaveKeyWithValue(theKey, HaveField("Available", body)))
 	}
-	tells := expectation{verdict: plan.Refused, events: []string{"WriteFailed"}}
+	tells := expectation{outcome: plan.Refused, events: []string{"WriteFailed"}}
 	for name, tt := range map[string]struct {
 		object fixture
 		item   plan.Item
@@ -237,7 +237,7 @@ func TestPlan(t *testing.T) {
 		"failure of other rules":  {asking(), ruled(bad6), tooLate},
 
 		// Another object.
-		"other uid":      {asking(), other(content(6, "b")), expectation{verdict: plan.Gone}},
+		"other uid":      {asking(), other(content(6, "b")), expectation{outcome: plan.Gone}},
 		"other uid, old": {asking().seen(plan.FromPatch), other(content(6, "b")), needsLive},
 
 		// The fence.
@@ -326,7 +326,7 @@ func TestPlan(t *testing.T) {
 		"pinned, reconcile refused": {
 			fromHistory(hourly.wrote("b").behind(apiserver.Rejected)), content(6, "c"), refused("b", "WriteFailed", 5),
 		},
-		"pinned, one too many for the history": {full, content(6, "c"), expectation{verdict: plan.Deferred}},
+		"pinned, one too many for the history": {full, content(6, "c"), expectation{outcome: plan.Deferred}},
 		"pinned, not in the history, mismatch": {pinned.wrote("b"), mismatch, fails("b", "DigestMismatch")},
 
 		// Removed pairs.
@@ -381,24 +381,24 @@ func TestConfirmed(t *testing.T) {
 	g.Expect(p.Decisions[0].Confirmed).To(BeTrue())
 	g.Expect(p.Empty()).To(BeTrue())
 	object.Confirmed = map[string]plan.Confirmation{theKey: {Fence: fence(7), At: noon}}
-	decided := func(item plan.Item) (plan.Verdict, bool) {
+	decided := func(item plan.Item) (plan.Outcome, bool) {
 		p := plan.Planner{}.Plan(object, []plan.Item{item})
-		return p.Decisions[0].Verdict, p.Empty()
+		return p.Decisions[0].Outcome, p.Empty()
 	}
 	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
-		verdict, empty := decided(item)
-		g.Expect(verdict).To(Equal(plan.Late), "%v", item.Result.GetOutcome())
+		outcome, empty := decided(item)
+		g.Expect(outcome).To(Equal(plan.Late), "%v", item.Result.GetOutcome())
 		g.Expect(empty).To(BeTrue(), "%v", item.Result.GetOutcome())
 	}
-	for late, want := range map[time.Duration]plan.Verdict{
+	for late, want := range map[time.Duration]plan.Outcome{
 		time.Minute: plan.Late, time.Minute + time.Second: plan.Written,
 	} {
 		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
-		verdict, _ := decided(restored)
-		g.Expect(verdict).To(Equal(want), "an older fence %s later, as from a restored stream", late)
+		outcome, _ := decided(restored)
+		g.Expect(outcome).To(Equal(want), "an older fence %s later, as from a restored stream", late)
 	}
-	verdict, _ := decided(failure(8, badStatus))
-	g.Expect(verdict).To(Equal(plan.Written), "a later failure")
+	outcome, _ := decided(failure(8, badStatus))
+	g.Expect(outcome).To(Equal(plan.Written), "a later failure")
 }
 
 func check(t *testing.T, p plan.Plan, want expectation) {
@@ -410,7 +410,7 @@ func check(t *testing.T, p plan.Plan, want expectation) {
 		return
 	}
 	d := p.Decisions[0]
-	g.Expect(d.Verdict).To(Equal(want.verdict))
+	g.Expect(d.Outcome).To(Equal(want.outcome))
 	var reasons []string
 	for _, e := range d.Events {
 		reasons = append(reasons, e.Reason)

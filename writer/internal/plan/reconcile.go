@@ -17,9 +17,9 @@ import (
 func (b *builder) reconcile(i Item) Decision {
 	o := b.object
 	if o.Ignored || o.Request.Suspended {
-		return Decision{Verdict: Late}
+		return Decision{Outcome: Late}
 	}
-	d := Decision{Verdict: Unchanged}
+	d := Decision{Outcome: Unchanged}
 	request := o.Request.Checked()
 	changed := b.explainAnnotations(i, request)
 	changed = b.explainForeign(i, request.Pairs) || changed
@@ -28,7 +28,7 @@ func (b *builder) reconcile(i Item) Decision {
 		changed = b.removeUnannotated(&d) || changed
 	}
 	if changed {
-		b.touched, d.Verdict = true, Written
+		b.touched, d.Outcome = true, Written
 	}
 	return d
 }

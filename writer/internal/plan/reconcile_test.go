@@ -37,7 +37,7 @@ func TestProblems(t *testing.T) {
 	wrong := asking().annotated(annotation.DefaultKey, "not correct")
 	for name, tt := range map[string]struct {
 		object  fixture
-		verdict plan.Verdict
+		outcome plan.Outcome
 		// message is in the status afterwards. "-" means that the status is not written.
 		message string
 		since   time.Time
@@ -63,7 +63,7 @@ func TestProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			p, s := planned(t, tt.object.object(), problems())
-			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Verdict: tt.verdict}))
+			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Outcome: tt.outcome}))
 			g.Expect(p.Values).To(BeEmpty())
 			g.Expect(p.SetStatus).To(Equal(tt.message != "-"), p.Status)
 			switch tt.message {
@@ -88,8 +88,8 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 	elsewhere.ErrorURL = theURL + "&other"
 	for name, tt := range map[string]struct {
 		object  fixture
-		verdict plan.Verdict
-		// fence and since are expected in the written entry. Nothing is written if the verdict is Unchanged.
+		outcome plan.Outcome
+		// fence and since are expected in the written entry. Nothing is written if the outcome is Unchanged.
 		fence status.Fence
 		since time.Time
 	}{
@@ -107,10 +107,10 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			p, s := planned(t, tt.object.object(), problems())
-			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Verdict: tt.verdict}))
+			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Outcome: tt.outcome}))
 			g.Expect(p.Values).To(BeEmpty())
 			g.Expect(p.NeedValues).To(BeFalse())
-			g.Expect(p.SetStatus).To(Equal(tt.verdict == plan.Written))
+			g.Expect(p.SetStatus).To(Equal(tt.outcome == plan.Written))
 			if !p.SetStatus {
 				return
 			}
@@ -201,7 +201,7 @@ func TestEntriesAreExplained(t *testing.T) {
 	short.GaveUp, short.Explanation = true, nil
 	repeated := failure(6, badStatus, hourAgo, gaveUp, again)
 	p, s := planned(t, asking().noted(short).object(), repeated)
-	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Written))
+	NewWithT(t).Expect(p.Decisions[0].Outcome).To(Equal(plan.Written))
 	NewWithT(t).Expect(s.Keys[theKey].Why().HTTPStatus).To(BeEquivalentTo(503))
 	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
 	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(short)
@@ -244,7 +244,7 @@ func TestPlanOfSeveral(t *testing.T) {
 func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	p, s := planned(t, asking().object(), content(6, "b"), content(7, "b"))
 	NewWithT(t).Expect(p.NeedValues).To(BeFalse())
-	NewWithT(t).Expect(p.Decisions[1].Verdict).To(Equal(plan.Unchanged))
+	NewWithT(t).Expect(p.Decisions[1].Outcome).To(Equal(plan.Unchanged))
 	NewWithT(t).Expect(s.Keys[theKey].Fence).To(Equal(fence(6)))
 }
 
@@ -319,7 +319,7 @@ func TestAssumedObject(t *testing.T) {
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
 	o, _ := decoder().FromWants([]plan.Item{item})
 	p := plan.Planner{}.Plan(o, []plan.Item{item})
-	NewWithT(t).Expect(p.Decisions[0].Verdict).To(Equal(plan.Unchanged), "the same body of a key that is ours")
+	NewWithT(t).Expect(p.Decisions[0].Outcome).To(Equal(plan.Unchanged), "the same body of a key that is ours")
 	item.Result.Want.Drift = "none"
 	o, _ = decoder().FromWants([]plan.Item{item})
 	p = plan.Planner{}.Plan(o, []plan.Item{item})
