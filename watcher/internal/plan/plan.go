@@ -29,10 +29,10 @@ type Plan struct {
 	Resolved []string
 	// InSync lists the keys that hold the requested body, so their want no longer repairs a drift.
 	InSync []string
-	// Problem and Occupied belong in the status: the mistakes in the annotations, and each foreign
+	// Problem and Foreign belong in the status: the mistakes in the annotations, and each foreign
 	// key followed by its URL.
-	Problem  string
-	Occupied []string
+	Problem string
+	Foreign []string
 	// AskWriter means that the writer must correct the status, or fill a pinned key from the history.
 	AskWriter bool
 	// Notices become Events.
@@ -161,10 +161,10 @@ func (p *planner) key(pair annotation.Pair) {
 	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
 	switch {
 	case shown.Other != "":
-		p.exists(pair.Key, sentence.KeyOfOther(pair.Key, shown.Other))
+		p.reportForeign(pair.Key, sentence.KeyOfOther(pair.Key, shown.Other))
 		return
 	case value == keystate.Foreign:
-		p.occupied(pair, entry)
+		p.foreign(pair, entry)
 		return
 	}
 	w := p.want(pair)
@@ -217,18 +217,18 @@ func (p *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.
 	p.unsatisfied(w, last, have)
 }
 
-// occupied handles a foreign key. The writer learns of it only if it is asked.
-func (p *planner) occupied(pair annotation.Pair, entry status.Entry) {
-	p.plan.Occupied = append(p.plan.Occupied, pair.Key, pair.URL)
+// foreign handles a foreign key. The writer learns of it only if it is asked.
+func (p *planner) foreign(pair annotation.Pair, entry status.Entry) {
+	p.plan.Foreign = append(p.plan.Foreign, pair.Key, pair.URL)
 	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	if entry.Copied(p.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
 		p.plan.AskWriter = true
 	}
-	p.exists(pair.Key, sentence.KeyExists(pair.Key))
+	p.reportForeign(pair.Key, sentence.KeyExists(pair.Key))
 }
 
-// exists reports a key that another manager or installation owns. Nothing is fetched for it.
-func (p *planner) exists(key, text string) {
+// reportForeign reports a key that another manager or installation owns. Nothing is fetched for it.
+func (p *planner) reportForeign(key, text string) {
 	const class = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
 	p.notice(pipeline.Reason(class), key, text+" ["+sentence.WhyEmpty(class)+"]", key)
 	if _, wanted := p.wants[key]; wanted {

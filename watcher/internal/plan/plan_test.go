@@ -559,7 +559,7 @@ func TestNotesOfNotices(t *testing.T) {
 		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).Notices).To(HaveExactElements(
 			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
 	}
-	NewWithT(t).Expect(plan.For(about(foreign, nil, nil).object, nil, epoch).Occupied).To(Equal([]string{"k", url}))
+	NewWithT(t).Expect(plan.For(about(foreign, nil, nil).object, nil, epoch).Foreign).To(Equal([]string{"k", url}))
 }
 
 // A finding of the audit does not count.

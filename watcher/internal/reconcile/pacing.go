@@ -98,7 +98,7 @@ type requestMemo struct {
 
 // memoOf returns the memo of the request of a plan.
 func memoOf(o *annotated.Object, p *plan.Plan) requestMemo {
-	text := strings.Join(append(p.Occupied, p.Problem), "\x00")
+	text := strings.Join(append(p.Foreign, p.Problem), "\x00")
 	return requestMemo{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 

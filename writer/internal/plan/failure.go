@@ -18,7 +18,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Outcome: Late}
 	}
 	if b.foreign(key) {
-		return b.obstacle(i, NotOurs, keyExists)
+		return b.obstacle(i, Foreign, keyExists)
 	}
 	entry := b.status.Keys[key]
 	since := i.observed()
@@ -110,8 +110,8 @@ func (b *builder) obstacle(i Item, outcome Outcome, class v1.FailureClass) Decis
 // failing returns entry while url fails. A failure of the same URL keeps its start when the reason
 // changes, except from or to KeyExists, which is not a failed fetch.
 func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
-	occupied := pipeline.Reason(keyExists)
-	sameKind := (entry.Error == occupied) == (reason == occupied)
+	foreign := pipeline.Reason(keyExists)
+	sameKind := (entry.Error == foreign) == (reason == foreign)
 	if sameKind && entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
 		since = entry.Since
 	}

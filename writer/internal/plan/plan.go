@@ -172,8 +172,8 @@ const (
 	Late Outcome = "late"
 	// Gone means that the object does not exist any more.
 	Gone Outcome = "gone"
-	// NotOurs means that another field manager owns the key.
-	NotOurs Outcome = "not_ours"
+	// Foreign means that another field manager or installation owns the key.
+	Foreign Outcome = "key_exists"
 	// Refused means that the API server does not accept the write.
 	Refused Outcome = "refused"
 )
@@ -184,5 +184,5 @@ const Deferred Outcome = "deferred"
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Written, Unchanged, Late, Gone, NotOurs, Refused, Deferred}
+	return []Outcome{Written, Unchanged, Late, Gone, Foreign, Refused, Deferred}
 }

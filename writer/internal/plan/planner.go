@@ -53,7 +53,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 
 // final reports whether the decision drops a result.
 func (d Decision) final() bool {
-	return !d.sure && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == NotOurs)
+	return !d.sure && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == Foreign)
 }
 
 // builder holds the state that the object will have after the plan.
@@ -76,7 +76,7 @@ func (b *builder) decide(i Item) Decision {
 		return b.reconcile(i)
 	}
 	if _, others := b.object.Others.Keys[i.Key.Key]; others { // the watcher reports it
-		return Decision{Outcome: NotOurs}
+		return Decision{Outcome: Foreign}
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]

@@ -41,7 +41,7 @@ type expectation struct {
 
 var (
 	tooLate     = expectation{outcome: plan.Late}
-	notOurs     = expectation{outcome: plan.NotOurs}
+	isForeign   = expectation{outcome: plan.Foreign}
 	unchanged   = expectation{outcome: plan.Unchanged}
 	needsValues = expectation{needs: "values"}
 	needsLive   = expectation{needs: "live"}
@@ -68,9 +68,9 @@ func says(event string) expectation {
 	return expectation{outcome: plan.Unchanged, events: []string{event}}
 }
 
-// occupied expects a KeyExists entry at trigger seq.
-func occupied(seq uint64) expectation {
-	return expectation{outcome: plan.NotOurs, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
+// keyExists expects a KeyExists entry at trigger seq.
+func keyExists(seq uint64) expectation {
+	return expectation{outcome: plan.Foreign, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
 }
 
 // refused expects the entry of a refused body with its Event.
@@ -196,10 +196,10 @@ func TestPlan(t *testing.T) {
 		"same body, some not recorded":   {legacy.ownedBy(ours).wrote("a"), a6, unchanged},
 
 		// A key of another owner.
-		"foreign, never ours":             {foreign, b6, occupied(6)},
-		"foreign, never ours, same body":  {foreign.holding("b"), b6, occupied(6)},
-		"foreign, never ours, known":      {foreign.noted(failing(none, "KeyExists")), b6, notOurs},
-		"foreign, never ours, failure":    {foreign, bad6, occupied(6)},
+		"foreign, never ours":             {foreign, b6, keyExists(6)},
+		"foreign, never ours, same body":  {foreign.holding("b"), b6, keyExists(6)},
+		"foreign, never ours, known":      {foreign.noted(failing(none, "KeyExists")), b6, isForeign},
+		"foreign, never ours, failure":    {foreign, bad6, keyExists(6)},
 		"foreign, once ours, unread":      {foreign.wrote("a"), a6, needsValues},
 		"foreign, once ours, edited":      {foreign.wrote("a").holding("edit"), a6, puts("a")},
 		"foreign, once ours, same as new": {foreign.wrote("a").holding("b"), b6, notes(well("b", 6, fingerprint+"~"))},
@@ -210,11 +210,11 @@ func TestPlan(t *testing.T) {
 		// A key without a known owner.
 		"unknown, unread":              {unknown, b6, needsValues},
 		"unknown, absent":              {unknown.empty(), b6, puts("b")},
-		"unknown, present, never ours": {unknown.holding("b"), b6, occupied(6)},
+		"unknown, present, never ours": {unknown.holding("b"), b6, keyExists(6)},
 		"unknown, as we wrote it":      {unknown.wrote("a").holding("a"), b6, writes("b", well("b", 6, "unknown"))},
 		"unknown, same as new":         {unknown.wrote("a").holding("b"), b6, notes(well("b", 6, "unknown"))},
 		"unknown, nothing to do":       {unknown.noted(drifted(wrote("b"), "unknown")).holding("b"), b6, unchanged},
-		"owner removed from record":    {removedOwner, b6, occupied(6)},
+		"owner removed from record":    {removedOwner, b6, keyExists(6)},
 
 		// The object has another annotation.
 		"other URL":               {elsewhere, b6, tooLate},
@@ -262,10 +262,10 @@ func TestPlan(t *testing.T) {
 		"copied with its value":           {foreign.noted(copiedA).holding("a"), b1, writes("b", well("b", 1, ""))},
 		"copied, same as new":             {foreign.noted(copiedA).holding("a"), a1, notes(well("a", 1, fingerprint+"~"))},
 		"copied with its record":          {mine.noted(copiedA).holding("a"), a1, notes(well("a", 1, ""))},
-		"copied, then edited":             {foreign.noted(copiedA).holding("x"), b6, occupied(6)},
+		"copied, then edited":             {foreign.noted(copiedA).holding("x"), b6, keyExists(6)},
 		"copied without its value":        {absent.noted(copiedA).empty(), a1, writes("a", well("a", 1, ""))},
 		"copied, failure":                 {foreign.noted(copiedA).holding("a"), bad1, failsA1},
-		"copied, edited, failure":         {foreign.noted(copiedA).holding("x"), bad1, occupied(1)},
+		"copied, edited, failure":         {foreign.noted(copiedA).holding("x"), bad1, keyExists(1)},
 		"copied failure, well here":       {absent.noted(copiedBad).empty(), b1, writes("b", well("b", 1, ""))},
 		"copied, pair removed":            {moved.ownedBy(theirs).noted(copiedA).holding("a"), reconcile(), drops},
 		"copied, edited, pair removed":    {moved.unrecorded().noted(copiedA).holding("x"), reconcile(), drops},
@@ -297,7 +297,7 @@ func TestPlan(t *testing.T) {
 		"unknown class":             {asking(), failure(6, 99), fails("", "Unknown")},
 		"failure, unknown, unread":  {unknown, bad6, needsValues},
 		"failure, unknown, absent":  {unknown.empty(), bad6, fails("", "BadStatus")},
-		"failure, unknown, present": {unknown.holding("x"), bad6, occupied(6)},
+		"failure, unknown, present": {unknown.holding("x"), bad6, keyExists(6)},
 
 		// Recovery without a body.
 		"unmodified":              {mine.noted(failing(wrote("a"), "Timeout")), unmodified(6, "a"), keeps("a", "Recovered")},
