@@ -141,7 +141,7 @@ func newParts(
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}
 	shared := reconcile.Shared{
-		Objects: p.objects, Index: index, Backlog: wantindex.NewBacklog(rt.JetStream), Client: client, Clock: wall,
+		Objects: p.objects, Index: index, Backlog: wantindex.NewBacklog(client), Client: client, Clock: wall,
 		Log: rt.Log, Metrics: metrics.reconciler,
 	}
 	sessions := reconcile.NewRunner(config, reconcile.RunnerDeps{

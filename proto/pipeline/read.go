@@ -107,6 +107,35 @@ func (c *Client) OldestWant(ctx context.Context, from uint64) (at time.Time, err
 	return at, nil
 }
 
+// Progress is how far a stream was read.
+type Progress struct {
+	// Last is the last sequence of the stream. All messages up to Delivered were delivered, and those up
+	// to Acknowledged were also acknowledged.
+	Last, Delivered, Acknowledged uint64
+}
+
+// Progress returns the progress of a consumer. Without it, all messages count as delivered.
+func (c *Client) Progress(ctx context.Context, name, durable string) (p Progress, err error) {
+	stream, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return p, fmt.Errorf("look up stream %s: %w", name, err)
+	}
+	p.Last = stream.CachedInfo().State.LastSeq
+	p.Delivered, p.Acknowledged = p.Last, p.Last
+	consumer, err := stream.Consumer(ctx, durable)
+	if err != nil {
+		return p, fmt.Errorf("look up consumer %s: %w", durable, err)
+	}
+	info := consumer.CachedInfo()
+	if info.NumPending > 0 {
+		p.Delivered, p.Acknowledged = info.Delivered.Stream, info.Delivered.Stream
+	}
+	if info.NumAckPending > 0 {
+		p.Acknowledged = info.AckFloor.Stream
+	}
+	return p, nil
+}
+
 // DefaultAPIPrefix is the prefix of the JetStream API subjects (ADR-19) outside of a domain.
 const DefaultAPIPrefix = "$JS.API."
 

@@ -91,8 +91,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	began := a.deps.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, 2*requestTimeout)
 	defer cancel()
-	js := a.deps.Client.JetStream()
-	progress, err := wantindex.ReadProgress(limited, js, pipeline.Requests, pipeline.FetcherConsumer)
+	progress, err := a.deps.Client.Progress(limited, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return err
 	}

@@ -142,13 +142,13 @@ func age(now, at time.Time) time.Duration {
 }
 
 // handled reports whether a message was acknowledged, or delivered more than maxInFlight ago.
-func handled(p wantindex.Progress, now time.Time, seq uint64, at time.Time, maxInFlight time.Duration) bool {
+func handled(p pipeline.Progress, now time.Time, seq uint64, at time.Time, maxInFlight time.Duration) bool {
 	return seq <= p.Acknowledged || seq <= p.Delivered && age(now, at) > maxInFlight
 }
 
 // pendingOf returns the pending work of a key, from the latest messages of its timer and due.
 func (i interval) pendingOf(
-	key pipeline.Key, w wantindex.Want, latest map[string]pipeline.Message, progress wantindex.Progress, now time.Time,
+	key pipeline.Key, w wantindex.Want, latest map[string]pipeline.Message, progress pipeline.Progress, now time.Time,
 ) pending {
 	recent := func(at time.Time) bool { return age(now, at) < i.grace() }
 	p := pending{timerLost: true, recent: recent(w.At)}

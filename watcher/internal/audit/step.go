@@ -106,7 +106,7 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *
 // step is the state of one step of the audit.
 type step struct {
 	now      time.Time
-	progress wantindex.Progress
+	progress pipeline.Progress
 	enqueue  func(types.NamespacedName)
 	// lifted has the groups whose cause is gone, and requested the time of the last request per group.
 	lifted    map[failureGroup]bool
@@ -224,9 +224,9 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	if err != nil {
 		return err
 	}
-	var results wantindex.Progress
+	var results pipeline.Progress
 	if len(queued) > 0 {
-		results, err = wantindex.ReadProgress(ctx, a.deps.Client.JetStream(), pipeline.Results, pipeline.WriterConsumer)
+		results, err = a.deps.Client.Progress(ctx, pipeline.Results, pipeline.WriterConsumer)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 
 // apply applies the verdict about a key: to the index, from which the next plan of the object takes it, to the
 // suspects, and to the queue. queued means that the writer has yet to handle a result of the key.
-func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Progress) {
+func (a *Auditor) apply(s *step, c *candidate, queued bool, results pipeline.Progress) {
 	if c.known == nil {
 		c.known = &suspect{shown: c.shown}
 	}
@@ -280,7 +280,7 @@ func (a *Auditor) apply(s *step, c *candidate, queued bool, results wantindex.Pr
 
 // isQueued reports whether the writer has yet to handle a queued result. A broker that crashes may keep one that
 // the writer has acknowledged.
-func (s *suspect) isQueued(queued bool, results wantindex.Progress) bool {
+func (s *suspect) isQueued(queued bool, results pipeline.Progress) bool {
 	switch {
 	case !queued:
 		s.queuedUpTo = 0

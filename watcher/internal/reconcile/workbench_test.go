@@ -311,7 +311,7 @@ func (b *bench) keep(body string) (digest string) {
 func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(d *reconcile.Deps) {
-		d.Backlog = wantindex.NewBacklog(d.Client.JetStream())
+		d.Backlog = wantindex.NewBacklog(d.Client)
 		for seq := range uint64(511) {
 			d.Backlog.Add(cm.Namespace, seq)
 		}

@@ -3,7 +3,6 @@ package wantindex
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -26,7 +25,7 @@ var ErrBacklogFull = errors.New("namespace has its share of the backlog")
 // Backlog limits the undelivered messages of a namespace. The stream of requests is first in, first out, so other
 // namespaces would wait behind them. It is safe for concurrent use. Nil has no limit.
 type Backlog struct {
-	js jetstream.JetStream
+	client *pipeline.Client
 
 	mu sync.Mutex
 	// sequences of messages that were undelivered at the last Refresh or published later, by namespace.
@@ -34,8 +33,8 @@ type Backlog struct {
 }
 
 // NewBacklog returns an empty backlog.
-func NewBacklog(js jetstream.JetStream) *Backlog {
-	return &Backlog{js: js, sequences: map[string][]uint64{}}
+func NewBacklog(client *pipeline.Client) *Backlog {
+	return &Backlog{client: client, sequences: map[string][]uint64{}}
 }
 
 // Add counts a published message.
@@ -61,38 +60,9 @@ func (b *Backlog) Check(namespace string) error {
 	return nil
 }
 
-// Progress is how far a stream was read.
-type Progress struct {
-	// Last is the last sequence of the stream. All messages up to Delivered were delivered, and those up
-	// to Acknowledged were also acknowledged.
-	Last, Delivered, Acknowledged uint64
-}
-
-// ReadProgress returns the progress of a consumer. Without it, all messages count as delivered.
-func ReadProgress(ctx context.Context, js jetstream.JetStream, name, durable string) (p Progress, err error) {
-	stream, err := js.Stream(ctx, name)
-	if err != nil {
-		return p, fmt.Errorf("look up stream %s: %w", name, err)
-	}
-	p.Last = stream.CachedInfo().State.LastSeq
-	p.Delivered, p.Acknowledged = p.Last, p.Last
-	consumer, err := stream.Consumer(ctx, durable)
-	if err != nil {
-		return p, fmt.Errorf("look up consumer %s: %w", durable, err)
-	}
-	info := consumer.CachedInfo()
-	if info.NumPending > 0 {
-		p.Delivered, p.Acknowledged = info.Delivered.Stream, info.Delivered.Stream
-	}
-	if info.NumAckPending > 0 {
-		p.Acknowledged = info.AckFloor.Stream
-	}
-	return p, nil
-}
-
 // Refresh drops delivered messages, and returns the room for further ones.
 func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
-	progress, err := ReadProgress(ctx, b.js, pipeline.Requests, pipeline.FetcherConsumer)
+	progress, err := b.client.Progress(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return 0, err
 	}
