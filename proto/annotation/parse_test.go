@@ -288,14 +288,6 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
-	one, _ := grammar(t).Parse(ask("b=ftp://e.example.com"))
-	two, _ := grammar(t).Parse(ask("a=a.example.com b=ftp://e.example.com"))
-	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Rule == "" || p.Rule != q.Rule || p.Text == q.Text {
-		t.Errorf("%+v, then %+v", p, q)
-	}
-}
-
 func TestAPossiblePasswordAfterASpaceIsHidden(t *testing.T) {
 	request, err := grammar(t).Parse(ask("a=https://user:first S3CR3T=x@e.example.com"))
 	if err != nil || len(request.Problems) != 2 || strings.Contains(request.Problems[1].Text, "S3CR3T") {
@@ -377,53 +369,6 @@ func object(annotations, labels map[string]string) metav1.Object {
 
 // blocked ends the sentence about an annotation that stops all fetches.
 const blocked = "; nothing is fetched until this is corrected"
-
-func TestNamesThatAreNearlyRight(t *testing.T) {
-	const unknown, meant = "annotation %s is unknown and has no effect; did you mean %s?", "x-kv8s.io/curl-me-that"
-	for name, want := range map[string]string{
-		"x-kv8s/curl-me-that":        meant,
-		"kv8s.io/curl-me-that":       meant,
-		"curl-me-that":               meant,
-		"x-kv8s.com/Curl-Mee-That":   meant,
-		"x-kv8s/curl-refresh":        "x-kv8s.io/curl-refresh",
-		"x-kv8s.io/curl-me-tha":      "curl-me-that",
-		"x-kv8s.io/curl-refresh":     "",
-		"x-kv8s.io/curl_me_that":     "curl-me-that",
-		"x-kv8s.io/crul-me-that":     "curl-me-that",
-		"x-kv8s.io/curlmethat":       "curl-me-that",
-		"other.io/curl-me-that":      "",
-		"x-kv8s/other":               "",
-		"k8s.io/cluster-name":        "",
-		"a/b/curl-me-that":           "",
-		"x-kv8s.io/inject":           "",
-		"kubectl.kubernetes.io/last": "",
-	} {
-		o := object(map[string]string{name: "a=a.example.com"}, nil)
-		request, err := grammar(t).ParseObject(o)
-		if want != "" {
-			want = fmt.Sprintf(unknown, name, want)
-		}
-		got := strings.Join(texts(t, request), " ")
-		if err != nil || request.Present || got != want || grammar(t).Concerns(o) != (want != "") {
-			t.Errorf("%s: got %q, %v", name, got, err)
-		}
-	}
-}
-
-func TestALabelInPlaceOfAnAnnotation(t *testing.T) {
-	o := object(nil, map[string]string{"x-kv8s.io/curl-me-that": "true", "x-kv8s.io/curl-refersh": "10m", "app": "x"})
-	request, err := grammar(t).ParseObject(o)
-	got := texts(t, request)
-	if want := []string{
-		"label x-kv8s.io/curl-me-that has no effect; did you mean the annotation curl-me-that?",
-		"label x-kv8s.io/curl-refersh has no effect; did you mean the annotation curl-refresh?",
-	}; err != nil || !slices.Equal(got, want) || !grammar(t).Concerns(o) {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if grammar(t).Concerns(object(nil, map[string]string{"app": "curl-me-that"})) {
-		t.Error("other labels are not ours")
-	}
-}
 
 func TestPairsSeparatedByCommasAreNotFetched(t *testing.T) {
 	for value, want := range map[string]string{
@@ -516,43 +461,6 @@ func manyPairs(count int) string {
 		fmt.Fprintf(&text, "k%d=e.example.com/%d\n", i, i)
 	}
 	return text.String()
-}
-
-// The status lists everything that is not followed, except adjustments by flags that only the watcher
-// has.
-func TestProblemOfTheObject(t *testing.T) {
-	t.Parallel()
-	const key = annotation.DefaultKey
-	for want, annotations := range map[string]map[string]string{
-		"": {key: "a=example.com"},
-		"annotation value 'x' does not match expected format key=url": {
-			key:                     "x",
-			"x-kv8s.io/curl-refrsh": "1h",
-		},
-		"annotation curl-refresh value 'soon' is not a duration such as 10m" + blocked: {
-			key:                      "a=example.com",
-			"x-kv8s.io/curl-refresh": "soon",
-		},
-		"annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?": {
-			key: "a=example.com/,b=c", "x-kv8s.io/curl-refrsh": "1h", "x-kv8s.io/curl-refresh": "1ms",
-		},
-		"annotation curl-me-that, pair 1 (key a): the scheme must be http or https; use http:// or https://; " +
-			"also annotation x-k8s.io/curl-me-that is ignored, because x-kv8s.io/curl-me-that takes precedence; remove one " +
-			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
-	} {
-		request, err := grammar(t).Parse(annotations)
-		if got := request.Problem(err); got != want {
-			t.Errorf("%v:\n got %s\nwant %s", annotations, got, want)
-		}
-	}
-	request, err := grammar(t).Parse(map[string]string{key: strings.Repeat(".=a ", annotation.MaxPairs)})
-	if got := request.Problem(err); len(got) > 1000 || !strings.HasSuffix(got, "; and 120 more") {
-		t.Errorf("%d bytes: %s", len(got), got)
-	}
-	request, err = grammar(t).Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
-	if got := request.Problem(err); got != "" || len(request.Problems) != 1 {
-		t.Errorf("for an object without a request: %s", got)
-	}
 }
 
 // FuzzParse checks the grammar's invariants for arbitrary values.

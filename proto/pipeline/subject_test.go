@@ -1,0 +1,189 @@
+package pipeline_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+func TestHostOf(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://Data.Example.com:8080/x?q":                 "data.example.com",
+		"http://127.0.0.1:18080/x":                          pipeline.HiddenHost,
+		"https://[2001:db8::1]/":                            pipeline.HiddenHost,
+		"https://[fe80::1%25eth0]:443/":                     pipeline.HiddenHost,
+		"https://[::ffff:10.0.0.1]/":                        pipeline.HiddenHost,
+		"https://10.0.0.1.example.com/":                     "10.0.0.1.example.com",
+		"https://" + strings.Repeat("a", 300) + ".example/": strings.Repeat("a", 253),
+		"https:///x": "",
+		"://":        "",
+	} {
+		if got := pipeline.HostOf(url); got != want {
+			t.Errorf("HostOf(%q) = %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestHostIs(t *testing.T) {
+	for _, c := range []struct {
+		url, host string
+		want      bool
+	}{
+		{"https://Data.Example.com:8080/x", "data.EXAMPLE.com", true},
+		{"https://data.example.com/", "example.com", false},
+		{"https://[2001:db8::1]:443/", "2001:DB8:0::1", true},
+		{"https://[::ffff:10.0.0.1]/", "10.0.0.1", true},
+		{"https://[2001:db8::1]/", "[2001:db8::1]", true},
+		{"https://[2001:db8::1]/", "2001:db8::2", false},
+		{"https://[2001:db8::1]/", pipeline.HiddenHost, true},
+		{"https://data.example.com/", "10.0.0.1", false},
+		{"https://data.example.com/", "0.0.0.0", false},
+		{"://", "10.0.0.1", false},
+	} {
+		if got := pipeline.HostIs(c.url, c.host); got != c.want {
+			t.Errorf("%s at %s: %t", c.host, c.url, got)
+		}
+	}
+}
+
+func ExampleKey() {
+	key := pipeline.Key{Namespace: "team-a", Name: "config.v2", Key: "ca.pem"}
+	fmt.Println(key.Want())
+	fmt.Println(key.Timer())
+	fmt.Println(key.Due())
+	fmt.Println(key.Content())
+	kind, parsed, err := pipeline.ParseSubject(key.Timer())
+	fmt.Println(kind, parsed, err)
+	// Output:
+	// curl.want.team-a.config%2Ev2.ca%2Epem
+	// curl.timer.team-a.config%2Ev2.ca%2Epem
+	// curl.due.team-a.config%2Ev2.ca%2Epem
+	// curl.result.content.team-a.config%2Ev2.ca%2Epem
+	// curl.timer team-a/config.v2/ca.pem <nil>
+}
+
+func TestSubjects(t *testing.T) {
+	t.Parallel()
+	k := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
+	const tokens = "default.kube-root-ca%2Ecrt.my%2Edata"
+	for want, got := range map[string]string{
+		"curl.want." + tokens:                                 k.Want(),
+		"curl.due." + tokens:                                  k.Due(),
+		"curl.timer." + tokens:                                k.Timer(),
+		"curl.result.content." + tokens:                       k.Content(),
+		"curl.result.failure." + tokens:                       k.Failure(),
+		"curl.result.reconcile." + tokens:                     k.Reconcile(),
+		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetter("Timeout", "data.example.com"),
+		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
+		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetter("Malformed", ""),
+		"curl.want.a_B-9.100%25%2A%3E.a%20b%09%0D%0A%C3%A4%00%FF": pipeline.Key{
+			Namespace: "a_B-9", Name: "100%*>",
+			Key: "a b\t\r\nä\x00\xff",
+		}.Want(),
+		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{
+			Namespace: "a", Name: "b.c",
+			Key: strings.Repeat("x", 253),
+		}.Want(),
+		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
+	} {
+		if got != want {
+			t.Errorf("subject is %q, want %q", got, want)
+		}
+	}
+	if got, want := k.String(), "default/kube-root-ca.crt/my.data"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+}
+
+// The server closes the connection of a client whose control line exceeds 4,096 bytes, which
+// include the reply subject.
+func TestSubjectsFitTheControlLine(t *testing.T) {
+	t.Parallel()
+	dots := strings.Repeat(".", 253)
+	k := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: dots, Key: dots}
+	if got := k.DeadLetter("InvalidAnnotation", strings.Repeat(".", 64<<10)); len(got) > 3072 {
+		t.Errorf("the longest subject has %d bytes", len(got))
+	}
+}
+
+func TestParseSubjectRefuses(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{
+		"", "curl", "curl.want", "curl.want.", "curl.want.a.b", "curl.want.a.b.c.d", "curl.want.a..c",
+		"curl.want.*.b.c", "curl.want.a.b.>", "curl.wants.a.b.c", "CURL.want.a.b.c", "curl.result.a.b.c",
+		"curl.result.other.a.b.c", "curl.failure.Timeout.host.a.b.c", "$JS.API.INFO", "curl.want.a.b.%2e", "curl.want.a.b.c%",
+		"curl.want.a.b.%%", "curl.want.a.b.%2", "curl.want.a.b.%GG", "curl.want.a.b.%61", "curl.want.a.b.ä",
+	} {
+		if kind, k, err := pipeline.ParseSubject(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseSubject(%q) = %v, %v, %v, want ErrSubject", bad, kind, k, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "curl.failure", "curl.failure.", "curl.failure.Timeout", "curl.failure.Timeout.host",
+		"curl.failure.Timeout.host.a.b",
+		"curl.failure.Timeout.host.a.b.c.d", "curl.failure..host.a.b.c", "curl.failure.Timeout..a.b.c", "curl.want.a.b.c",
+	} {
+		if reason, host, k, err := pipeline.ParseDeadLetter(bad); !errors.Is(err, pipeline.ErrSubject) {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %v, %v, want ErrSubject", bad, reason, host, k, err)
+		}
+	}
+}
+
+func FuzzSubject(f *testing.F) {
+	f.Add("default", "kube-root-ca.crt", "my.data", "Timeout", "data.example.com")
+	f.Add("", "", "", "", "")
+	f.Add("*", ">", "a.>", "..", "%")
+	f.Add("a b", "\x00\r\n", "\xff", "%2E", "[::1]:80")
+	f.Fuzz(func(t *testing.T, namespace, name, key, reason, host string) {
+		k := pipeline.Key{Namespace: namespace, Name: name, Key: key}
+		for kind, subject := range subjects(k) {
+			tokens := 5
+			if strings.HasPrefix(subject, "curl.result.") {
+				tokens = 6
+			}
+			checkLiteral(t, subject, tokens)
+			if gotKind, gotKey, err := pipeline.ParseSubject(subject); err != nil || gotKind != kind || gotKey != k {
+				t.Errorf("ParseSubject(%q) = %v, %q, %v, want %v, %q", subject, gotKind, gotKey, err, kind, k)
+			}
+			if _, _, _, err := pipeline.ParseDeadLetter(subject); err == nil {
+				t.Errorf("ParseDeadLetter(%q) accepts a subject of another kind", subject)
+			}
+		}
+		subject := k.DeadLetter(reason, host)
+		checkLiteral(t, subject, 7)
+		gotReason, gotHost, gotKey, err := pipeline.ParseDeadLetter(subject)
+		if err != nil || gotReason != reason || gotHost != host[:min(len(host), 253)] || gotKey != k {
+			t.Errorf("ParseDeadLetter(%q) = %q, %q, %q, %v", subject, gotReason, gotHost, gotKey, err)
+		}
+		if _, _, err := pipeline.ParseSubject(subject); err == nil {
+			t.Errorf("ParseSubject(%q) accepts a dead letter", subject)
+		}
+	})
+}
+
+// subjects returns the subjects of a key.
+func subjects(k pipeline.Key) map[pipeline.Kind]string {
+	return map[pipeline.Kind]string{
+		pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
+		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
+	}
+}
+
+// checkLiteral fails if a subject has too many tokens for its kind, or one that NATS does not treat
+// literally.
+func checkLiteral(t *testing.T, subject string, tokens int) {
+	t.Helper()
+	parts := strings.Split(subject, ".")
+	if len(parts) != tokens {
+		t.Errorf("%q has %d tokens, want %d", subject, len(parts), tokens)
+	}
+	for _, part := range parts {
+		if part == "" || strings.ContainsAny(part, "*> \t\r\n\f\x00") {
+			t.Errorf("%q has the token %q", subject, part)
+		}
+	}
+}
