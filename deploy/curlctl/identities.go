@@ -116,6 +116,10 @@ func (c *identities) store() (store identity.Store, done func(), err error) {
 	if c.dir != "" {
 		return identity.Dir(c.dir), func() {}, nil
 	}
-	client, done, err := connect.Secrets(*c.cluster, c.namespace)
-	return &identity.Secrets{Client: client, Namespace: c.namespace, Prefix: c.prefix}, done, err
+	clients, done, err := connect.Kubernetes(*c.cluster, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	secrets := clients.Core.Secrets(c.namespace)
+	return &identity.Secrets{Client: secrets, Namespace: c.namespace, Prefix: c.prefix}, done, nil
 }

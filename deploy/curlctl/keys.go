@@ -83,18 +83,13 @@ func (l *listing) run(ctx context.Context, s *session) error {
 	})
 	s.HintPaused(ctx)
 	if l.summary {
-		return summarizeKeys(s, keys.Groups(all), l.none)
+		return list(s, keys.Groups(all), l.none)
 	}
 	return list(s, all, l.none)
 }
 
 // reasons returns the reasons of all states.
 func reasons() []string { return append(keys.Reasons(), keystate.Reasons()...) }
-
-// summarizeKeys prints groups of keys.
-func summarizeKeys(s *session, groups []keys.Group, none string) error {
-	return list(s, groups, none)
-}
 
 // list prints a row of each item. If there are none, it prints the message none for people.
 func list[T interface {
@@ -156,7 +151,7 @@ func pipelineStatus(ctx context.Context, s *session) error {
 	s.Out.Linef("")
 	if len(view.Groups) > 0 {
 		shown := view.Groups[:min(len(view.Groups), maxGroups)]
-		if err := summarizeKeys(s, shown, ""); err != nil {
+		if err := list(s, shown, ""); err != nil {
 			return err
 		}
 		if more := len(view.Groups) - len(shown); more > 0 {

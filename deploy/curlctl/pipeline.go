@@ -43,7 +43,7 @@ func pause(ctx context.Context, s *session, limit time.Duration) error {
 	}
 	err := s.Client.PauseFetching(ctx, time.Now().Add(limit))
 	if err == nil {
-		s.Out.Linef("Fetching is %s %s.", "paused", until)
+		s.Out.Linef("Fetching is paused %s.", until)
 	}
 	return err
 }
@@ -63,8 +63,7 @@ func resumeCommand(o *options) *cobra.Command {
 			switch {
 			case err != nil:
 			case before.Paused:
-				s.Out.Linef("Fetching %s, %s waiting.",
-					"resumed", printer.Plural(int(before.NumPending), "request"))
+				s.Out.Linef("Fetching resumed, %s waiting.", printer.Plural(int(before.NumPending), "request"))
 			default:
 				s.Out.Linef("Fetching was not paused.")
 			}
@@ -111,7 +110,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return err
 	}
 	for _, d := range differ {
-		s.Out.Linef("%s %s", "differs:", d)
+		s.Out.Linef("differs: %s", d)
 	}
 	if len(differ) == 0 {
 		s.Out.Linef("Streams and consumers are up to date.")

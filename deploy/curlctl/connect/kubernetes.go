@@ -71,12 +71,3 @@ func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), 
 	}
 	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil
 }
-
-// Secrets returns a client for the Secrets of a namespace, and a function that closes its connections.
-func Secrets(o kube.Options, namespace string) (client corev1client.SecretInterface, done func(), err error) {
-	c, done, err := Kubernetes(o, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c.Core.Secrets(namespace), done, nil
-}
