@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -317,62 +316,3 @@ func (w *world) deadLetters() (found []*v1.DeadLetter) {
 	}
 	return found
 }
-
-// calls records the requests of the writer and can tamper with them.
-type calls struct {
-	mu     sync.Mutex
-	seen   []string
-	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)
-}
-
-func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		c.mu.Lock()
-		tamper := c.tamper
-		if r.URL.Path != "/readyz" {
-			c.seen = append(c.seen, kindOf(r))
-		}
-		c.mu.Unlock()
-		if tamper != nil {
-			return tamper(r, next.RoundTrip)
-		}
-		return next.RoundTrip(r)
-	})
-}
-
-// kindOf returns the method and the resource of a request.
-func kindOf(r *http.Request) string {
-	resource := "other"
-	for _, known := range []string{"configmaps", "events"} {
-		if strings.Contains(r.URL.Path, "/"+known) {
-			resource = known
-		}
-	}
-	return r.Method + " " + resource
-}
-
-// with passes every request through tamper. Nil stops tampering.
-func (c *calls) with(
-	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
-) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tamper = tamper
-}
-
-// all returns the requests since the last reset.
-func (c *calls) all() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return append([]string(nil), c.seen...)
-}
-
-func (c *calls) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen = nil
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

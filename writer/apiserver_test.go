@@ -15,98 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
-
-var _ = Describe("A namespace that exceeded its budget", func() {
-	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
-	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
-		ns := must(w.kube.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{}))
-		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
-		cm := must(maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{}))
-		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
-			got := must(maps.Get(ctx, "cm", metav1.GetOptions{}))
-			return got.Data
-		}
-	}
-
-	DescribeTable("has its results deferred with one Event per key, and delays no other namespace",
-		func(ctx SpecContext, kind string, writes, bytes int64) {
-			w := newWorld(ctx)
-			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
-			w.config.WriteBytes = budget.Config{Burst: bytes, Refill: time.Hour}
-			w.start()
-			var last *corev1.ConfigMap
-			for i := range 6 {
-				last = w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
-				w.apply(w.content(w.want(last, "mydata", url), strings.Repeat("x", 1000)))
-			}
-			w.apply(w.content(due(w.want(last, "mydata", url)), strings.Repeat("y", 1000)))
-
-			Expect(w.waiting()).To(BeZero())
-			Expect(w.begun()).To(BeZero(), "no message is held for a retry")
-			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
-			Expect(w.get("cm-5").Data).To(BeEmpty())
-			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
-				"key mydata has no value yet; retrying later [why-empty 10]"))
-			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
-			Expect(w.value(own + `results_total{outcome="deferred"}`)()).To(BeNumerically(">=", 2))
-			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
-
-			r, data := elsewhere(ctx, w)
-			w.apply(r)
-			Expect(data()).To(HaveKeyWithValue("mydata", "body"))
-		},
-		Entry("of writes", "writes", int64(3), int64(0)),
-		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
-	)
-
-	It("has Events dropped, counted and logged once, but its status is written", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
-		w.start()
-		for i := range 4 {
-			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
-			w.apply(w.failure(w.want(cm, "mydata", url), 500))
-			Expect(entry(w.get(cm.Name), "mydata").Error).To(Equal("BadStatus"))
-		}
-		Expect(w.eventObjects()).To(HaveLen(2))
-		Expect(w.value(own + "events_over_budget_total")()).To(BeEquivalentTo(2))
-		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
-	})
-})
-
-var _ = Describe("A tenant with slow results", func() {
-	It("does not delay other tenants for long, no matter how many results it has", func(ctx SpecContext) {
-		const each = 6 * time.Second // as with a webhook that does not respond
-		w := newWorld(ctx)
-		over := make(chan struct{})
-		defer close(over)
-		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
-			if strings.Contains(r.URL.Path, "/namespaces/slow/") {
-				select {
-				case <-over:
-				case <-time.After(each):
-				}
-				return reply(r, http.StatusNotFound,
-					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
-			}
-			return next(r)
-		})
-		slow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slow", UID: "uid", ResourceVersion: "1"}}
-		for i := range 500 {
-			slow.Name = fmt.Sprint("cm-", i)
-			w.publish(w.content(w.want(slow, "mydata", url), "body"))
-		}
-		Eventually(w.waiting).Should(BeEquivalentTo(500))
-		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
-		w.startWithoutWaiting()
-		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
-			Should(HaveKeyWithValue("mydata", "body"))
-	})
-})
 
 var _ = It("The shutdown of the writer does not wait for an unavailable API server", func(ctx SpecContext) {
 	w := newWorld(ctx)
@@ -185,41 +94,6 @@ func forbidden(verb, resource string) string {
 	return `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
 		`"message":"User \"writer\" cannot ` + verb + ` resource \"` + resource + `\" in API group \"\""}`
 }
-
-var _ = Describe("A failed fetch", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		w.start()
-	})
-
-	It("has one Event even if the writer dies before or after it", func() {
-		cm := w.create(asking("cm", "mydata="+url))
-		w.apply(w.content(w.want(cm, "mydata", url), "good"))
-		failed := w.failure(due(w.want(cm, "mydata", url)), 500)
-		well := w.content(due(w.want(cm, "mydata", url)), "better")
-		publishAndDie := func(r *v1.Result) {
-			w.calls.failing("events") // the process ends before its Event is written
-			w.publish(r)
-			Eventually(w.calls.all).Should(ContainElement("POST events"))
-			w.stop()
-			w.calls.with(nil)
-			w.start()
-			w.acknowledged()
-		}
-		publishAndDie(failed)
-		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
-		publishAndDie(well)
-		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
-		w.stop()
-		w.start() // a new process does not know which Events exist
-		w.publish(failed)
-		w.publish(well)
-		w.acknowledged()
-		Expect(w.events(cm)).To(HaveLen(2))
-	})
-})
 
 var _ = Describe("Objects whose requests fail while the API server is ready", func() {
 	big := strings.Repeat("x", 900_000)

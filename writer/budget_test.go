@@ -1,0 +1,105 @@
+package writer_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/process/budget"
+)
+
+var _ = Describe("A namespace that exceeded its budget", func() {
+	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
+	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
+		ns := must(w.kube.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{}))
+		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
+		cm := must(maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{}))
+		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
+			got := must(maps.Get(ctx, "cm", metav1.GetOptions{}))
+			return got.Data
+		}
+	}
+
+	DescribeTable("has its results deferred with one Event per key, and delays no other namespace",
+		func(ctx SpecContext, kind string, writes, bytes int64) {
+			w := newWorld(ctx)
+			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
+			w.config.WriteBytes = budget.Config{Burst: bytes, Refill: time.Hour}
+			w.start()
+			var last *corev1.ConfigMap
+			for i := range 6 {
+				last = w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+				w.apply(w.content(w.want(last, "mydata", url), strings.Repeat("x", 1000)))
+			}
+			w.apply(w.content(due(w.want(last, "mydata", url)), strings.Repeat("y", 1000)))
+
+			Expect(w.waiting()).To(BeZero())
+			Expect(w.begun()).To(BeZero(), "no message is held for a retry")
+			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
+			Expect(w.get("cm-5").Data).To(BeEmpty())
+			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
+				"key mydata has no value yet; retrying later [why-empty 10]"))
+			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
+			Expect(w.value(own + `results_total{outcome="deferred"}`)()).To(BeNumerically(">=", 2))
+			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
+
+			r, data := elsewhere(ctx, w)
+			w.apply(r)
+			Expect(data()).To(HaveKeyWithValue("mydata", "body"))
+		},
+		Entry("of writes", "writes", int64(3), int64(0)),
+		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
+	)
+
+	It("has Events dropped, counted and logged once, but its status is written", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
+		w.start()
+		for i := range 4 {
+			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
+			w.apply(w.failure(w.want(cm, "mydata", url), 500))
+			Expect(entry(w.get(cm.Name), "mydata").Error).To(Equal("BadStatus"))
+		}
+		Expect(w.eventObjects()).To(HaveLen(2))
+		Expect(w.value(own + "events_over_budget_total")()).To(BeEquivalentTo(2))
+		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
+	})
+})
+
+var _ = Describe("A tenant with slow results", func() {
+	It("does not delay other tenants for long, no matter how many results it has", func(ctx SpecContext) {
+		const each = 6 * time.Second // as with a webhook that does not respond
+		w := newWorld(ctx)
+		over := make(chan struct{})
+		defer close(over)
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if strings.Contains(r.URL.Path, "/namespaces/slow/") {
+				select {
+				case <-over:
+				case <-time.After(each):
+				}
+				return reply(r, http.StatusNotFound,
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`), nil
+			}
+			return next(r)
+		})
+		slow := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "slow", UID: "uid", ResourceVersion: "1"}}
+		for i := range 500 {
+			slow.Name = fmt.Sprint("cm-", i)
+			w.publish(w.content(w.want(slow, "mydata", url), "body"))
+		}
+		Eventually(w.waiting).Should(BeEquivalentTo(500))
+		w.publish(w.content(w.want(w.create(asking("cm", "mydata="+url)), "mydata", url), "body"))
+		w.startWithoutWaiting()
+		Eventually(func() map[string]string { return w.get("cm").Data }).WithTimeout(4 * each).
+			Should(HaveKeyWithValue("mydata", "body"))
+	})
+})

@@ -1,0 +1,106 @@
+package writer_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// send forwards a request to the real API server.
+type send = func(*http.Request) (*http.Response, error)
+
+var errCut = errors.New("the connection was cut")
+
+// failing fails every request for a resource.
+func (c *calls) failing(resource string) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/"+resource) {
+			return nil, errCut
+		}
+		return next(r)
+	})
+}
+
+// unreachable fails every request.
+func (c *calls) unreachable() {
+	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
+}
+
+// responding answers every request of a method with a fabricated status.
+func (c *calls) responding(method string, code int, body string) {
+	c.with(func(r *http.Request, next send) (*http.Response, error) {
+		if r.Method != method {
+			return next(r)
+		}
+		return reply(r, code, body), nil
+	})
+}
+
+// reply returns a fabricated response.
+func reply(r *http.Request, code int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
+	}
+}
+
+// calls records the requests of the writer and can tamper with them.
+type calls struct {
+	mu     sync.Mutex
+	seen   []string
+	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)
+}
+
+func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		c.mu.Lock()
+		tamper := c.tamper
+		if r.URL.Path != "/readyz" {
+			c.seen = append(c.seen, kindOf(r))
+		}
+		c.mu.Unlock()
+		if tamper != nil {
+			return tamper(r, next.RoundTrip)
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// with passes every request through tamper. Nil stops tampering.
+func (c *calls) with(
+	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
+) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tamper = tamper
+}
+
+// all returns the requests since the last reset.
+func (c *calls) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.seen...)
+}
+
+func (c *calls) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = nil
+}
+
+// kindOf returns the method and the resource of a request.
+func kindOf(r *http.Request) string {
+	resource := "other"
+	for _, known := range []string{"configmaps", "events"} {
+		if strings.Contains(r.URL.Path, "/"+known) {
+			resource = known
+		}
+	}
+	return r.Method + " " + resource
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,200 @@
+package writer_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/types/known/durationpb"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+var _ = Describe("The history", func() {
+	var w *world
+	key := func() pipeline.Key { return pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "mydata"} }
+	// versions returns the versions of the key, newest first.
+	versions := func() (list []string) {
+		GinkgoHelper()
+		for _, v := range must(w.client.Versions(w.ctx(), key())) {
+			list = append(list, fmt.Sprint(v.GetSha256(), v.GetAvailable()))
+		}
+		return list
+	}
+	write := func(bodies ...string) {
+		GinkgoHelper()
+		for _, body := range bodies {
+			w.apply(w.content(readFirst(w.want(w.get("cm"), "mydata", url)), body))
+		}
+	}
+	pin := func(body string, more ...string) *corev1.ConfigMap {
+		GinkgoHelper()
+		return w.edit("cm", func(cm *corev1.ConfigMap) {
+			cm.Annotations["x-kv8s.io/curl-sha256"] = "mydata=" + sum(body)
+			for _, interval := range more {
+				cm.Annotations["x-kv8s.io/curl-refresh"] = interval
+			}
+		})
+	}
+	offer := func(body string) {
+		GinkgoHelper()
+		want := readFirst(w.want(w.get("cm"), "mydata", url))
+		want.Sha256, want.Refresh = sum("one"), durationpb.New(time.Hour)
+		w.signer.Sign(want)
+		w.apply(w.content(want, body))
+	}
+
+	BeforeEach(func(ctx SpecContext) {
+		w = newWorld(ctx)
+		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		w.start()
+		w.create(asking("cm", "mydata="+url))
+	})
+
+	It("has the versions of a key, and gives it the one that a pin names, without a fetch", func() {
+		write("one", "two", "three")
+		Eventually(versions).Should(Equal([]string{sum("three") + "false", sum("two") + "false", sum("one") + "false"}))
+		cm := pin("one")
+		w.calls.reset()
+		w.apply(w.reconcile(cm))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
+		Expect(w.calls.all()).To(ContainElement("PATCH configmaps"))
+		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("SHA256", sum("one")), HaveField("URL", "")))
+		Expect(w.events(cm)).To(ConsistOf(ContainSubstring("Normal Pinned: key mydata has the content of curl-sha256 again")))
+	})
+
+	It("reports other content of a pinned key with an interval once, and keeps it for the approval", func() {
+		write("one")
+		cm := pin("one", "1h")
+		for range 3 {
+			offer("two")
+		}
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
+		Expect(entry(w.get("cm"), "mydata")).To(And(
+			HaveField("SHA256", sum("one")), HaveField("Available", sum("two")), HaveField("Error", "")))
+		Expect(w.events(cm)).To(ConsistOf("Normal UpdateAvailable: data.example.com has other content (sha256 " + sum("two") +
+			"); key mydata keeps its last good value until curl-sha256 names that digest"))
+		Eventually(versions).Should(Equal([]string{sum("two") + "true", sum("one") + "false"}))
+
+		w.apply(w.reconcile(pin("two")))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
+		Expect(entry(w.get("cm"), "mydata").Available).To(BeEmpty())
+	})
+
+	It("writes nothing during 1,000 updates of a pinned key, and reports each content once", func() {
+		write("one")
+		cm := pin("one", "1h")
+		offered := map[string]bool{}
+		for range 1000 {
+			body := fmt.Sprint("update ", rand.IntN(60))
+			offered[body] = true
+			offer(body)
+			Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
+		}
+		Expect(w.events(cm)).To(HaveLen(len(offered)))
+	})
+
+	DescribeTable("does not write a body that lacks the pinned digest", func(forged string) {
+		write("two")
+		if forged != "" {
+			must(w.js.PublishMsg(w.ctx(), &nats.Msg{
+				Subject: pipeline.BodySubject(w.namespace, sum("one")), Data: []byte(forged),
+			}))
+		}
+		w.apply(w.reconcile(pin("one")))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
+		Expect(entry(w.get("cm"), "mydata").SHA256).To(Equal(sum("two")))
+	},
+		Entry("if it is forged", "forged"),
+		Entry("if the history lacks it", ""),
+	)
+
+	DescribeTable("leaves a pinned key untouched, and keys are filled,", func(disturb func(jetstream.Stream)) {
+		write("one", "two")
+		Eventually(versions).Should(HaveLen(2))
+		cm := pin("two")
+		disturb(must(w.js.Stream(w.ctx(), pipeline.History)))
+		w.calls.reset()
+		w.apply(w.reconcile(cm))
+		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
+		w.apply(w.content(readFirst(w.want(w.create(asking("other", "mydata="+url)), "mydata", url)), "other body"))
+		Expect(w.get("other").Data).To(HaveKeyWithValue("mydata", "other body"))
+		w.apply(w.reconcile(pin("three")))
+		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
+	},
+		Entry("after its stream is lost", func(jetstream.Stream) {
+			Expect(w.js.DeleteStream(w.ctx(), pipeline.History)).To(Succeed())
+		}),
+		Entry("after it is wiped", func(s jetstream.Stream) { Expect(s.Purge(w.ctx())).To(Succeed()) }),
+		Entry("after it is restored from a backup without the held body", func(s jetstream.Stream) {
+			first := must(s.GetLastMsgForSubject(w.ctx(), pipeline.BodySubject(w.namespace, sum("two")))).Sequence
+			for n := first; n <= s.CachedInfo().State.LastSeq; n++ {
+				Expect(s.DeleteMsg(w.ctx(), n)).To(Succeed())
+			}
+		}),
+		Entry("while it is full", func(s jetstream.Stream) {
+			config := s.CachedInfo().Config
+			config.Discard, config.MaxMsgs = jetstream.DiscardNew, 1
+			must(w.js.UpdateStream(w.ctx(), config))
+		}),
+	)
+})
+
+var _ = Describe("A version", func() {
+	keep := func(ctx SpecContext, change func(*world), secret bool) *world {
+		GinkgoHelper()
+		w := newWorld(ctx)
+		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		change(w)
+		w.start()
+		cm := w.create(asking("cm", "a="+url+" b="+url))
+		for _, key := range []string{"a", "b"} {
+			r := w.content(readFirst(w.want(cm, key, url)), key+" body")
+			r.GetContent().Credential = secret
+			w.apply(r)
+		}
+		Expect(w.get("cm").Data).To(HaveLen(2))
+		return w
+	}
+	kept := func(w *world) func() (uint64, error) {
+		return func() (uint64, error) {
+			stream, err := w.js.Stream(w.ctx(), pipeline.History)
+			if err != nil {
+				return 0, err
+			}
+			return stream.CachedInfo().State.Msgs, nil
+		}
+	}
+
+	It("that was fetched with a credential is kept only if the operator says so", func(ctx SpecContext) {
+		w := keep(ctx, func(*world) {}, true)
+		Expect(w.value(own + `versions_total{outcome="credential"}`)()).To(BeEquivalentTo(2))
+		Expect(kept(w)()).To(BeZero())
+		Eventually(kept(keep(ctx, func(w *world) { w.config.History.Credentials = true }, true))).Should(BeEquivalentTo(4))
+	})
+
+	It("over the share of its namespace is not kept", func(ctx SpecContext) {
+		w := keep(ctx, func(w *world) { w.config.History.Bytes.Burst = 7 }, false)
+		Eventually(kept(w)).Should(BeEquivalentTo(2))
+		Expect(w.value(own + `versions_total{outcome="over_share"}`)()).To(BeEquivalentTo(1))
+	})
+
+	It("has the URL with a mark instead of its query", func(ctx SpecContext) {
+		w := keep(ctx, func(*world) {}, false)
+		var list []*v1.Version
+		Eventually(func() ([]*v1.Version, error) {
+			var err error
+			list, err = w.client.Versions(ctx, pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "a"})
+			return list, err
+		}).Should(HaveLen(1))
+		Expect(list[0].GetUrl()).To(Equal("https://data.example.com/greeting?…"))
+		Expect(list[0].GetSize()).To(BeEquivalentTo(len("a body")))
+	})
+})
