@@ -179,7 +179,7 @@ func moves() []move {
 		},
 		{do: func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }, series: []string{own + "coalesced_total"}},
 		{do: queue, change: oneSlot, series: []string{
-			own + `parked_total{cause="host_busy"}`, own + `hosts{state="queued"}`, own + "queued_keys",
+			own + `parked_total{cause="host"}`, own + `hosts{state="queued"}`, own + "queued_keys",
 		}},
 		{
 			series: []string{own + `claims_total{outcome="won"}`}, change: oneSlot,
@@ -188,7 +188,7 @@ func moves() []move {
 				for i := range 20 {
 					l.want(fmt.Sprint("waiting-", i), fmt.Sprint("/ok?", i))
 				}
-				Eventually(l.value(own + `parked_total{cause="host_busy"}`)).Should(BeNumerically(">=", 10))
+				Eventually(l.value(own + `parked_total{cause="host"}`)).Should(BeNumerically(">=", 10))
 				l.release()
 			},
 		},

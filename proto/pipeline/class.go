@@ -57,6 +57,11 @@ func ClassOf(reason string) v1.FailureClass {
 // CauseName returns the name of a cause in metric labels and traces, such as refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
+// WaitsForName returns the name of an obstacle in metric labels and logs, such as shared_get.
+func WaitsForName(w v1.WaitsFor) string {
+	return strings.ToLower(strings.TrimPrefix(w.String(), "WAITS_FOR_"))
+}
+
 // ofGETs has the classes of failed GETs, and whether all failures of a class are retried.
 var ofGETs = map[v1.FailureClass]bool{
 	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     false,

@@ -92,22 +92,22 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 // overBudget returns the obstacle if the namespace has used up a budget that the fetch needs.
 func (e *Engine) overBudget(t *trigger) *blocked {
 	for _, b := range []struct {
-		budget     *budget.Budget
-		cause      throttle.Cause
-		name, text string
+		budget   *budget.Budget
+		waitsFor v1.WaitsFor
+		text     string
 	}{
 		{
-			e.resultBytes, namespaceBytes, string(namespaceBytes),
+			e.resultBytes, v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
 			"the namespace exceeded its budget of bodies, its GETs are delayed",
 		},
 		{
-			e.processing, namespaceTime, string(namespaceTime),
+			e.processing, v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME,
 			"the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed",
 		},
 	} {
 		if short := b.budget.Check(t.key.Namespace); short != nil {
-			e.logShortage(t, short, b.name, b.text)
-			return &blocked{Busy: throttle.Busy{Cause: b.cause, Pause: short.Wait}}
+			e.logShortage(t, short, pipeline.WaitsForName(b.waitsFor), b.text)
+			return &blocked{Busy: throttle.Busy{WaitsFor: b.waitsFor, Pause: short.Wait}}
 		}
 	}
 	return nil
@@ -149,7 +149,8 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
 	}
 	switch {
 	case err != nil:
-		return fetched{blocked: &blocked{Busy: throttle.Busy{Cause: sharedCallSlow}, queued: true, shared: r}}
+		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET}
+		return fetched{blocked: &blocked{Busy: busy, queued: true, shared: r}}
 	case shared && got.blocked == nil:
 		e.deps.Metrics.coalesced.Inc()
 	}
@@ -238,7 +239,8 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) attemptEn
 		return attemptEnd{failed: f}
 	}
 	if outcome.Wait > 0 {
-		return attemptEnd{blocked: &blocked{Busy: throttle.Busy{Cause: namespaceTime, Pause: outcome.Wait}}}
+		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}
+		return attemptEnd{blocked: &blocked{Busy: busy}}
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)

@@ -54,6 +54,10 @@ func NewMetrics(set *metric.Set) *Metrics {
 	for _, c := range pipeline.GETFailures() {
 		failures = append(failures, pipeline.Reason(c))
 	}
+	var obstacles []string
+	for _, n := range slices.Sorted(maps.Keys(v1.WaitsFor_name))[1:] { // the first is unspecified
+		obstacles = append(obstacles, pipeline.WaitsForName(v1.WaitsFor(n)))
+	}
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages handled, by outcome.",
 			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
@@ -65,7 +69,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		notModified: set.Counter("not_modified_total", "304 responses to conditional GETs."),
 		coalesced:   set.Counter("coalesced_total", "Messages that shared the GET of another one."),
 		parked: set.Counters("parked_total", "Attempts parked without a GET, by cause.",
-			metric.Of("cause", slices.Sorted(maps.Keys(waitsFor))...)),
+			metric.Of("cause", obstacles...)),
 		claims: set.Counters("claims_total",
 			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.", metric.Of("outcome", won, lost)),
 		retries: set.Counter("retries_total", "Retries scheduled after a failure."),

@@ -14,24 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// Causes of a parked attempt besides those of package throttle.
-const (
-	sharedCallSlow throttle.Cause = "shared_call_slow" // a shared GET takes too long
-	namespaceBytes throttle.Cause = "namespace_bytes"  // the namespace exceeded its budget of bodies
-	namespaceTime  throttle.Cause = "namespace_time"   // the namespace exceeded its budget of time to process bodies
-)
-
-// waitsFor has the cause of a parked attempt in its timer.
-var waitsFor = map[throttle.Cause]v1.WaitsFor{
-	sharedCallSlow:          v1.WaitsFor_WAITS_FOR_SHARED_GET,
-	namespaceBytes:          v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
-	namespaceTime:           v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME,
-	throttle.HostBusy:       v1.WaitsFor_WAITS_FOR_HOST,
-	throttle.HostSlowed:     v1.WaitsFor_WAITS_FOR_PAUSE,
-	throttle.NamespaceShare: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE,
-	throttle.SlotsBusy:      v1.WaitsFor_WAITS_FOR_SLOTS,
-}
-
 // attemptEnd is the end of an attempt. One of the first three is set, or outcome says why nothing was attempted.
 type attemptEnd struct {
 	// response is good, and its body has passed the rules.
@@ -50,7 +32,7 @@ type attemptEnd struct {
 
 // blocked is the obstacle to an attempt.
 type blocked struct {
-	// Cause is empty if the key still waits for its turn.
+	// WaitsFor is unspecified if the key still waits for its turn.
 	throttle.Busy
 	// queued means that the key waits in memory, for a slot or for the end of the GET of shared. Its
 	// timer is a lease then, after which the broker delivers it again, perhaps to another fetcher.
@@ -85,7 +67,8 @@ type reaction struct {
 	result     *v1.Result
 	// waits is the obstacle for which the key waits in memory.
 	waits *blocked
-	cause throttle.Cause
+	// waitsFor is the obstacle to a parked attempt.
+	waitsFor v1.WaitsFor
 	// dropped reports that there is no dead letter, because of the budget or because the stream
 	// rejected it.
 	dropped bool
@@ -166,7 +149,7 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 // blockedBy sets a timer without an attempt.
 func blockedBy(t *trigger, b *blocked, now time.Time, random float64) reaction {
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	r := reaction{outcome: parked, timer: due, wait: b.Pause, cause: b.Cause}
+	r := reaction{outcome: parked, timer: due, wait: b.Pause, waitsFor: b.WaitsFor}
 	if b.queued {
 		since := t.earlier.GetWaitingSince()
 		r.waits, r.wait = b, throttle.Lease(since == nil, random)
@@ -178,10 +161,10 @@ func blockedBy(t *trigger, b *blocked, now time.Time, random float64) reaction {
 		}
 		due.WaitingSince, due.Unended, due.WaitsFor = since, t.earlier.GetUnended(), t.earlier.GetWaitsFor()
 	}
-	if b.Cause == "" {
+	if b.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
 		r.outcome = waits
 	} else {
-		due.WaitsFor = waitsFor[b.Cause]
+		due.WaitsFor = b.WaitsFor
 	}
 	r.at = now.Add(r.wait)
 	return r

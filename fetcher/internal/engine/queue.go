@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
@@ -45,7 +46,7 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 		Start: func(ticket *throttle.Ticket) { e.start(w, ticket) }, //nolint:contextcheck // it starts later
 	}
 	enqueue := func() { e.deps.Throttle.Enqueue(waiter) }
-	if r.cause == sharedCallSlow {
+	if r.waitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
 		e.shared.After(r.waits.shared, enqueue)
 	} else {
 		enqueue()

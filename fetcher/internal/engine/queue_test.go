@@ -34,7 +34,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 			f := w.fetcher(few)
 			f.run()
 			keys := w.publishMany(slow, 20, key.Namespace, change...)
-			Eventually(func() int { return f.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
+			Eventually(func() int { return f.parked("host") }).Should(Equal(len(keys) - perHost + 1))
 			w.end()
 			Eventually(w.contents).Should(Equal(len(keys)))
 			for _, k := range keys {
@@ -62,7 +62,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		f := w.fetcher(few)
 		f.run()
 		keys := w.publishMany(host, perHost, key.Namespace)
-		Eventually(func() int { return f.parked("host_busy") }).Should(Equal(1))
+		Eventually(func() int { return f.parked("host") }).Should(Equal(1))
 		close(release)
 		Eventually(host.gets.Load).Should(BeEquivalentTo(perHost))
 		Expect(w.waiting(keys)).To(HaveLen(1))
@@ -129,7 +129,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		first, second := w.fetcher(few), w.fetcher(few)
 		stop := first.run()
 		keys := w.publishMany(slow, 10, key.Namespace)
-		Eventually(func() int { return first.parked("host_busy") }).Should(Equal(len(keys) - perHost + 1))
+		Eventually(func() int { return first.parked("host") }).Should(Equal(len(keys) - perHost + 1))
 		moved := w.waiting(keys)
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); stop() }() // it reads no more messages
@@ -149,7 +149,7 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		f := w.fetcher(func(o *fetcherOptions) { o.clock = clockOf(time.Now) })
 		f.run()
 		w.publishMany(slow, 300, "greedy", func(v *v1.Want) { v.Cause, v.Now = v1.Cause_CAUSE_NOW, "1" })
-		parked := func() int { return f.parked("host_busy") }
+		parked := func() int { return f.parked("host") }
 		Eventually(parked).Should(BeNumerically(">=", 300-7))
 		// A lease lasts at least 20 s, so a slow machine may reach the end of some.
 		once := BeNumerically("<", 2*300)

@@ -58,7 +58,7 @@ func (e *Engine) report(a *attempt, r reaction) {
 	case retry:
 		e.deps.Metrics.retries.Inc()
 	case parked:
-		e.deps.Metrics.parked.WithLabelValues(string(r.cause)).Inc()
+		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.waitsFor)).Inc()
 	default:
 	}
 	level, text := logLine(t, r)

@@ -342,7 +342,7 @@ var _ = Describe("Objects with the same URL", func() {
 			w.publish(w.want(hanging.URL, named("hanging", i)))
 		}
 		f.run()
-		parked := func() int { return f.parked("shared_call_slow") }
+		parked := func() int { return f.parked("shared_get") }
 		Eventually(parked).Should(Equal(keys - 1))
 		Expect(f.inFlight()).To(BeEquivalentTo(1))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))

@@ -1,6 +1,10 @@
 package throttle
 
-import "time"
+import (
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
 
 // Config limits a Throttle.
 type Config struct {
@@ -31,20 +35,9 @@ type TicketRequest struct {
 	Urgent bool
 }
 
-// Cause is the reason why a GET has to wait, from a closed set.
-type Cause string
-
-// Causes.
-const (
-	HostBusy       Cause = "host_busy"       // the host has no free slot for the namespace
-	HostSlowed     Cause = "host_slowed"     // the host requested a pause
-	NamespaceShare Cause = "namespace_share" // the namespace has used up its share of the slots
-	SlotsBusy      Cause = "slots_busy"      // all slots of the fetcher are taken
-)
-
 // Busy explains why a GET has to wait.
 type Busy struct {
-	Cause Cause
-	// Pause is the rest of the host's pause for HostSlowed, or the time until a budget is refilled.
+	WaitsFor v1.WaitsFor
+	// Pause is the rest of the host's pause, or the time until a budget is refilled.
 	Pause time.Duration
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -79,7 +80,7 @@ func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Busy) {
 	switch {
 	case busy == nil:
 		s.take(now)
-	case !t.await(s, t.patience(s, busy.Cause, now)):
+	case !t.await(s, t.patience(s, busy.WaitsFor, now)):
 		return nil, busy
 	}
 	return s, nil
@@ -103,11 +104,11 @@ func (t *Throttle) await(s *Ticket, wait time.Duration) bool {
 }
 
 // patience returns how long a request may wait in memory for a slot.
-func (t *Throttle) patience(s *Ticket, cause Cause, now time.Time) time.Duration {
+func (t *Throttle) patience(s *Ticket, obstacle v1.WaitsFor, now time.Time) time.Duration {
 	n, h := s.tenant, s.tenant.host
 	rounds := 1 + (n.waiting+len(n.queue))/h.limit(n, t.cfg.PerHost)
 	switch {
-	case cause != HostBusy && cause != NamespaceShare:
+	case obstacle != v1.WaitsFor_WAITS_FOR_HOST && obstacle != v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
 		return 0
 	case s.state == claimed:
 		return claimedWait
@@ -132,15 +133,15 @@ func (t *Throttle) busy(s *Ticket, now time.Time) *Busy {
 	until := later(h.pausedUntil, n.pausedUntil)
 	switch {
 	case until.After(now) && !(s.urgent && used == 0):
-		return &Busy{Cause: HostSlowed, Pause: until.Sub(now)}
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
 	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, inOrder && len(n.queue) > 0:
-		return &Busy{Cause: HostBusy}
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
 	case s.state == claimed:
 		return nil
 	case t.overShare(n.namespace, now):
-		return &Busy{Cause: NamespaceShare}
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
 	case t.taken >= t.cfg.Slots:
-		return &Busy{Cause: SlotsBusy}
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -41,19 +42,19 @@ func (t *trial) granted(r throttle.TicketRequest) *throttle.Ticket {
 	t.Helper()
 	slot, busy := t.Acquire(r)
 	if busy != nil {
-		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, busy.Cause)
+		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, busy.WaitsFor)
 	}
 	return slot
 }
 
-func (t *trial) refused(r throttle.TicketRequest, cause throttle.Cause) time.Duration {
+func (t *trial) refused(r throttle.TicketRequest, want v1.WaitsFor) time.Duration {
 	t.Helper()
 	_, busy := t.Acquire(r)
 	if busy == nil {
 		t.Fatalf("%s for %s has a slot", r.Host, r.Namespace)
 	}
-	if busy.Cause != cause {
-		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, busy.Cause, cause)
+	if busy.WaitsFor != want {
+		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, busy.WaitsFor, want)
 	}
 	return busy.Pause
 }
@@ -74,14 +75,14 @@ func TestOneSlotOfAHostIsReservedForASecondNamespace(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		first := t.granted(on("a", "one"))
 		t.granted(on("a", "one"))
-		t.refused(on("a", "one"), throttle.HostBusy)
+		t.refused(on("a", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 		t.granted(on("a", "two"))
-		t.refused(on("a", "three"), throttle.HostBusy)
+		t.refused(on("a", "three"), v1.WaitsFor_WAITS_FOR_HOST)
 		t.granted(on("b", "one"))
 		first.Release()
 		first.Release() // a second call is no second release
 		t.granted(on("a", "three"))
-		t.refused(on("a", "one"), throttle.HostBusy)
+		t.refused(on("a", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 	})
 }
 
@@ -97,13 +98,13 @@ func TestNoRequestWaitsLongForAHangingHost(t *testing.T) {
 		t.granted(on("a", "one"))
 		t.granted(on("a", "one"))
 		began := time.Now()
-		t.refused(on("a", "one"), throttle.HostBusy)
+		t.refused(on("a", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 		first := time.Since(began)
 		if first > 25*time.Millisecond {
 			t.Errorf("the first request waited for %s", first)
 		}
 		for range 10 {
-			t.refused(on("a", "one"), throttle.HostBusy)
+			t.refused(on("a", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 		}
 		if took := time.Since(began); took != first {
 			t.Errorf("further requests waited for %s", took-first)
@@ -149,11 +150,11 @@ func TestANamespaceIsLimitedToItsShareWhileOthersWait(t *testing.T) {
 		for i := range 4 {
 			slots = append(slots, t.granted(on(fmt.Sprint("host", i), "greedy")))
 		}
-		t.refused(on("next", "greedy"), throttle.NamespaceShare)
+		t.refused(on("next", "greedy"), v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE)
 		t.granted(on("other", "modest"))
 		slots[0].Release()
 		t.granted(on("next", "greedy"))
-		t.refused(on("one more", "greedy"), throttle.NamespaceShare)
+		t.refused(on("one more", "greedy"), v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE)
 		pass(11 * time.Second)
 		t.granted(on("one more", "greedy"))
 	})
@@ -164,7 +165,8 @@ func TestABacklogLimitsANamespaceToItsShare(t *testing.T) {
 		for i := range 4 {
 			t.granted(on(fmt.Sprint("host", i), "greedy"))
 		}
-		t.refused(throttle.TicketRequest{Host: "next", Namespace: "greedy", Backlog: true}, throttle.NamespaceShare)
+		next := throttle.TicketRequest{Host: "next", Namespace: "greedy", Backlog: true}
+		t.refused(next, v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE)
 	})
 }
 
@@ -176,11 +178,11 @@ func TestAPauseIsShortForOthersAndGrows(t *testing.T) {
 			pass(time.Millisecond)
 			slot.Pause(time.Hour)
 			slot.End()
-			if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != want {
+			if wait := t.refused(on("a", "other"), v1.WaitsFor_WAITS_FOR_PAUSE); wait != want {
 				t.Errorf("refusal %d: others pause for %s, want %s", i+1, wait, want)
 			}
 			want = min(time.Second<<min(i, 8), time.Minute)
-			if wait := t.refused(on("a", "slowed"), throttle.HostSlowed); wait != want {
+			if wait := t.refused(on("a", "slowed"), v1.WaitsFor_WAITS_FOR_PAUSE); wait != want {
 				t.Errorf("refusal %d: the namespace pauses for %s, want %s", i+1, wait, want)
 			}
 			t.granted(on("b", "slowed")).End()
@@ -197,7 +199,7 @@ func TestRefusalsOfConcurrentGETsCountOnce(t *testing.T) {
 			slot.Pause(time.Hour)
 			slot.Release()
 		}
-		if wait := t.refused(on("a", "other"), throttle.HostSlowed); wait != time.Second {
+		if wait := t.refused(on("a", "other"), v1.WaitsFor_WAITS_FOR_PAUSE); wait != time.Second {
 			t.Errorf("others pause for %s", wait)
 		}
 	})
@@ -211,9 +213,9 @@ func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 		slot.Release()
 		old.Resume() // its GET began before the refusal
 		old.Release()
-		t.refused(on("a", "two"), throttle.HostSlowed)
+		t.refused(on("a", "two"), v1.WaitsFor_WAITS_FOR_PAUSE)
 		urgent := t.granted(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true})
-		t.refused(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true}, throttle.HostSlowed)
+		t.refused(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true}, v1.WaitsFor_WAITS_FOR_PAUSE)
 		pass(time.Millisecond)
 		urgent.Resume()
 		urgent.Release()
@@ -232,10 +234,10 @@ func TestOnlyIdleHostsAreForgotten(t *testing.T) {
 		for n := range many {
 			t.granted(on(fmt.Sprint("host", n), fmt.Sprint("namespace", n))).End()
 		}
-		t.refused(on("busy", "one"), throttle.HostBusy)
-		t.refused(on("paused", "two"), throttle.HostSlowed)
+		t.refused(on("busy", "one"), v1.WaitsFor_WAITS_FOR_HOST)
+		t.refused(on("paused", "two"), v1.WaitsFor_WAITS_FOR_PAUSE)
 		t.paused("another", "one")
-		t.refused(on("another", "two"), throttle.HostSlowed)
+		t.refused(on("another", "two"), v1.WaitsFor_WAITS_FOR_PAUSE)
 	})
 }
 
@@ -244,7 +246,7 @@ func TestTheNumberOfPausesIsLimited(t *testing.T) {
 		for n := range 16*1024 - 1 {
 			t.paused(fmt.Sprint("host", n), fmt.Sprint("namespace", n))
 		}
-		t.refused(on(fmt.Sprint("host", 16*1024-2), "one"), throttle.HostSlowed)
+		t.refused(on(fmt.Sprint("host", 16*1024-2), "one"), v1.WaitsFor_WAITS_FOR_PAUSE)
 		t.paused("another", "one")
 		t.granted(on("another", "two"))
 		pass(time.Minute) // all pauses end
@@ -266,7 +268,7 @@ func TestHostsAreCountedByState(t *testing.T) {
 		t.granted(on("b", "one"))
 		expect(0, 0, 2)
 		t.granted(on("b", "one"))
-		t.refused(on("b", "one"), throttle.HostBusy)
+		t.refused(on("b", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 		pass(time.Minute) // the host is slow
 		t.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
 		expect(0, 1, 1)
@@ -288,10 +290,10 @@ func TestASlotOfAWaitingRequestCountsForHostAndNamespace(t *testing.T) {
 		synctest.Wait()
 		first.Release()
 		wg.Wait()
-		t.refused(on("a", "two"), throttle.HostBusy)
+		t.refused(on("a", "two"), v1.WaitsFor_WAITS_FOR_HOST)
 		t.granted(on("b", "one"))
 		t.granted(on("c", "one"))
-		t.refused(on("d", "one"), throttle.NamespaceShare)
+		t.refused(on("d", "one"), v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE)
 	})
 }
 
@@ -303,7 +305,7 @@ func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
 			Host: w.Host, Namespace: w.Key.Namespace, Ticket: slot, Urgent: w.Rank == throttle.Urgent,
 		})
 		if busy != nil {
-			t.Errorf("%s has no slot: %s", w.Key, busy.Cause)
+			t.Errorf("%s has no slot: %s", w.Key, busy.WaitsFor)
 			return
 		}
 		t.names <- w.Key.Namespace + "/" + w.Key.Name
@@ -482,7 +484,7 @@ func TestStartedKeysCountAgainstTheSlots(t *testing.T) {
 		if len(t.names) != 1 {
 			t.Errorf("started %d keys for one slot", len(t.names))
 		}
-		t.refused(on("c", "two"), throttle.SlotsBusy)
+		t.refused(on("c", "two"), v1.WaitsFor_WAITS_FOR_SLOTS)
 		two.End()
 		pass(time.Minute)
 	})
