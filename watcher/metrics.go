@@ -139,7 +139,7 @@ func (k keys) count() []map[string]float64 {
 				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
 				streams.Newest, streams.Audited = k.notLanding(key)
 			}
-			c := keystate.Of(o.Asked(pair), &shown, streams, now)
+			c := keystate.Of(o.Spec(pair), &shown, streams, now)
 			states[string(c.State)]++
 			if c.Stale {
 				stale++

@@ -316,7 +316,7 @@ func (c *checking) pairs(
 			shown = &keystate.Object{Owner: annotation.Ownership{State: annotation.Foreign}}
 		}
 		digest := request.SHA256[pair.Key]
-		now := keystate.Of(known.Asked(pair), shown, nil, c.Now())
+		now := keystate.Of(known.Spec(pair), shown, nil, c.Now())
 		switch {
 		case now.State == keystate.Refused, now.State.Bad() && !c.fetch:
 			f.Outcome, f.Detail = now.Reason, now.Message

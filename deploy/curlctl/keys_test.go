@@ -52,7 +52,7 @@ func TestAKeyOfAnotherInstallationIsRefused(t *testing.T) {
 		annotation.DefaultKey: "k=example.com", "example.org/curl-me-that": "k=example.com",
 		annotation.StatusKey: `{"k":{"url":"https://example.com","annotation":"example.org/curl-me-that"}}`,
 	}}, nil)
-	got := keystate.Of(object.Asked(object.Request.Pairs[0]), object.Shown("k"), nil, time.Now())
+	got := keystate.Of(object.Spec(object.Request.Pairs[0]), object.Shown("k"), nil, time.Now())
 	if got.State != keystate.Refused || !strings.Contains(got.Message, "example.org/curl-me-that") {
 		t.Errorf("%+v", got)
 	}

@@ -108,8 +108,8 @@ func Compare(a, b Condition) int {
 	return cmp.Or(cmp.Compare(order(a), order(b)), a.Since.Compare(b.Since))
 }
 
-// Asked is the request for a key.
-type Asked struct {
+// Spec is the request for a key.
+type Spec struct {
 	Key, URL string
 	// SHA256 is the required digest (empty: any), and Rules the digest of rules and selection (empty: none).
 	SHA256, Rules string
@@ -119,40 +119,40 @@ type Asked struct {
 	Ignored, Invalid string
 }
 
-// AskedOf returns what the annotations of an object ask for a key.
-func AskedOf(r annotation.Request, pair annotation.Pair) Asked {
-	asked := Asked{
+// SpecOf returns what the annotations of an object request for a key.
+func SpecOf(r annotation.Request, pair annotation.Pair) Spec {
+	spec := Spec{
 		Key: pair.Key, URL: pair.URL, SHA256: r.SHA256[pair.Key], Rules: r.Rules[pair.Key].Digest(),
 		Refresh: r.Interval(pair.Key),
 	}
 	if r.Suspended {
-		asked.Ignored = "it is suspended"
+		spec.Ignored = "it is suspended"
 	}
-	return asked
+	return spec
 }
 
-// AskedBy returns what a want asks for its key.
-func AskedBy(w *v1.Want) Asked {
-	return Asked{
+// SpecOfWant returns what a want requests for its key.
+func SpecOfWant(w *v1.Want) Spec {
+	return Spec{
 		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.Of(w).Digest(),
 		Refresh: w.GetRefresh().AsDuration(),
 	}
 }
 
 // Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.
-func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
+func Of(spec Spec, o *Object, s *Streams, now time.Time) Condition {
 	if o == nil {
-		c := s.condition(a, now)
+		c := s.condition(spec, now)
 		if c.State == OK {
 			c.Reason = NotRead
 		}
 		return c
 	}
-	shown := o.condition(a, now)
-	if s == nil || shown.State == Ignored || a.Invalid != "" {
+	shown := o.condition(spec, now)
+	if s == nil || shown.State == Ignored || spec.Invalid != "" {
 		return shown
 	}
-	c := s.condition(a, now)
+	c := s.condition(spec, now)
 	if c.State == Failing && shown.State == Failing && !shown.Since.IsZero() && shown.Since.Before(c.Since) {
 		c.Since = shown.Since // NATS was replaced since
 	}
@@ -175,7 +175,7 @@ func Of(a Asked, o *Object, s *Streams, now time.Time) Condition {
 	case s.Audited && shown.State != Failing:
 		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
 		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.LastAttempt
-		c.Message = sentence.Unwritten(class, a.URL, "", 0)
+		c.Message = sentence.Unwritten(class, spec.URL, "", 0)
 	default:
 		c.State, c.Reason, c.Since = Pending, NotWritten, c.LastAttempt
 		if shown.State == Pending {
@@ -211,13 +211,13 @@ const (
 )
 
 // Value returns what the object shows about the value of a key.
-func (o Object) Value(a Asked) Value {
+func (o Object) Value(spec Spec) Value {
 	e := o.Entry
-	matches := e.URL == a.URL && e.Available == ""
-	if a.SHA256 != "" {
-		matches = (e.URL == a.URL || e.URL == "") && e.SHA256 == a.SHA256
+	matches := e.URL == spec.URL && e.Available == ""
+	if spec.SHA256 != "" {
+		matches = (e.URL == spec.URL || e.URL == "") && e.SHA256 == spec.SHA256
 	}
-	matches = matches && e.Rules == a.Rules
+	matches = matches && e.Rules == spec.Rules
 	switch {
 	case o.Other != "", !e.HasBody() && o.Owner.State == annotation.Foreign:
 		return Foreign
@@ -232,32 +232,32 @@ func (o Object) Value(a Asked) Value {
 }
 
 // condition returns the state of a key according to its object alone.
-func (o Object) condition(a Asked, now time.Time) Condition {
-	if a.Ignored != "" {
-		return Condition{State: Ignored, Message: a.Ignored}
+func (o Object) condition(spec Spec, now time.Time) Condition {
+	if spec.Ignored != "" {
+		return Condition{State: Ignored, Message: spec.Ignored}
 	}
-	if a.Invalid != "" {
+	if spec.Invalid != "" {
 		return Condition{
-			State: Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: a.Invalid,
+			State: Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: spec.Invalid,
 		}
 	}
-	e, value := o.Entry, o.Value(a)
+	e, value := o.Entry, o.Value(spec)
 	if e.Copied(o.UID) {
 		e = status.Entry{}
 	}
 	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	switch {
 	case value == Foreign && (o.Other != "" || e.Error != exists):
-		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(a.Key)}
+		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
 		if o.Other != "" {
-			c.Message = sentence.KeyOfOther(a.Key, o.Other)
+			c.Message = sentence.KeyOfOther(spec.Key, o.Other)
 		}
 		return c
-	case e.Failing() && e.FailingURL() == a.URL:
+	case e.Failing() && e.FailingURL() == spec.URL:
 		why := e.Why()
 		c := Condition{
 			State: Failing, Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry,
-			Attempts: e.Attempts, Stale: pipeline.FailsForLong(e.Since, a.Refresh, now),
+			Attempts: e.Attempts, Stale: pipeline.FailsForLong(e.Since, spec.Refresh, now),
 		}
 		if e.Refused() {
 			c.State = Refused
@@ -265,11 +265,11 @@ func (o Object) condition(a Asked, now time.Time) Condition {
 		return c
 	case e.HasBody() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
 		return Condition{
-			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(a.Key, o.Owner.Manager()),
+			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(spec.Key, o.Owner.Manager()),
 		}
-	case value != Drifted && e.Available != "" && a.SHA256 != "" && a.SHA256 != e.Available:
+	case value != Drifted && e.Available != "" && spec.SHA256 != "" && spec.SHA256 != e.Available:
 		return Condition{
-			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: sentence.UpdateAvailable(a.URL, e.Available),
+			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: sentence.UpdateAvailable(spec.URL, e.Available),
 		}
 	case value == Held:
 		return Condition{State: OK}
@@ -305,7 +305,7 @@ const lateTimer = time.Minute
 func IsOverdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
 
 // condition returns the state of a key according to the streams alone.
-func (s *Streams) condition(a Asked, now time.Time) Condition {
+func (s *Streams) condition(spec Spec, now time.Time) Condition {
 	due := s.Due
 	switch {
 	case !s.Wanted:
@@ -319,7 +319,7 @@ func (s *Streams) condition(a Asked, now time.Time) Condition {
 	}
 	c := Condition{
 		State: OK, Next: s.At, Attempts: due.GetAttempts(), LastAttempt: LastAttempt(due, s.SetAt),
-		Stale: pipeline.StaleDue(due, a.Refresh, now), WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), a.URL),
+		Stale: pipeline.StaleDue(due, spec.Refresh, now), WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), spec.URL),
 	}
 	if s.Fired {
 		c.LastAttempt = time.Time{}

@@ -107,7 +107,7 @@ func TestConditionOfAWant(t *testing.T) {
 		streams := &keystate.Streams{
 			Wanted: true, WantedAt: asked, Taken: !tt.untaken, Due: tt.due, At: tt.at, SetAt: set, Fired: tt.fired,
 		}
-		if got := keystate.Of(keystate.Asked{URL: page, Refresh: interval}, nil, streams, now); got != tt.want {
+		if got := keystate.Of(keystate.Spec{URL: page, Refresh: interval}, nil, streams, now); got != tt.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, tt.want)
 		}
 	}
@@ -218,9 +218,9 @@ func TestConditionOfAKey(t *testing.T) {
 		{"fails, and NATS is empty", none, failed("BadStatus"), no, keystate.Failing, "BadStatus", sentence},
 		{"not published yet", none, written, ours, keystate.Pending, keystate.Unpublished, ""},
 	} {
-		asked := keystate.Asked{Key: "k", URL: page, Refresh: time.Hour}
+		spec := keystate.Spec{Key: "k", URL: page, Refresh: time.Hour}
 		object := &keystate.Object{UID: uid, Entry: tt.entry, Owner: tt.owner}
-		got := keystate.Of(asked, object, tt.streams, now)
+		got := keystate.Of(spec, object, tt.streams, now)
 		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
@@ -228,16 +228,16 @@ func TestConditionOfAKey(t *testing.T) {
 			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
 		}
 		object.Other = "example.org/curl-me-that"
-		if got := keystate.Of(asked, object, tt.streams, now); tt.streams != bad &&
+		if got := keystate.Of(spec, object, tt.streams, now); tt.streams != bad &&
 			(got.State != keystate.Refused || !strings.Contains(got.Message, object.Other)) {
 			t.Errorf("%s, for another installation: %+v", tt.name, got)
 		}
-		asked.Invalid = sentence
-		if got := keystate.Of(asked, object, tt.streams, now); got.State != keystate.Failing || got.Message != sentence {
+		spec.Invalid = sentence
+		if got := keystate.Of(spec, object, tt.streams, now); got.State != keystate.Failing || got.Message != sentence {
 			t.Errorf("%s, invalid: %+v", tt.name, got)
 		}
-		asked.Ignored = "it is suspended"
-		if got := keystate.Of(asked, object, tt.streams, now); got.State != keystate.Ignored || got.Message != asked.Ignored {
+		spec.Ignored = "it is suspended"
+		if got := keystate.Of(spec, object, tt.streams, now); got.State != keystate.Ignored || got.Message != spec.Ignored {
 			t.Errorf("%s, suspended: %+v", tt.name, got)
 		}
 	}
@@ -269,14 +269,14 @@ func TestTheDiagramHasTheStates(t *testing.T) {
 
 func ExampleOf() {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	asked := keystate.Asked{Key: "motd", URL: "https://example.com/motd", Refresh: time.Hour}
+	spec := keystate.Spec{Key: "motd", URL: "https://example.com/motd", Refresh: time.Hour}
 	waiting := &keystate.Streams{Wanted: true, WantedAt: now.Add(-time.Second)}
 	refreshed := &keystate.Streams{
 		Wanted: true, Taken: true,
 		Due: &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}, SetAt: now, At: now.Add(time.Hour),
 	}
 	for _, streams := range []*keystate.Streams{waiting, refreshed} {
-		condition := keystate.Of(asked, nil, streams, now)
+		condition := keystate.Of(spec, nil, streams, now)
 		fmt.Println(condition.State, condition.Reason)
 	}
 	// Output:

@@ -87,8 +87,8 @@ func (o *Object) Owner(key string) annotation.Ownership {
 	return annotation.Owners{}.Of(key)
 }
 
-// Asked returns the request for a pair.
-func (o *Object) Asked(pair annotation.Pair) keystate.Asked { return keystate.AskedOf(o.Request, pair) }
+// Spec returns the request for a pair.
+func (o *Object) Spec(pair annotation.Pair) keystate.Spec { return keystate.SpecOf(o.Request, pair) }
 
 // Shown returns what the object shows about a key.
 func (o *Object) Shown(key string) keystate.Object {

@@ -86,10 +86,10 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *
 	}
 	seen := o.Shown(key.Key)
 	c := &candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key, URL: url}, entry: seen.Entry}
-	asked := o.Asked(c.pair)
-	state := keystate.Of(asked, &seen, nil, now)
+	spec := o.Spec(c.pair)
+	state := keystate.Of(spec, &seen, nil, now)
 	// A status with KeyExists outlasts the other owner while the writer has no permission to write.
-	c.futile = state.State == keystate.Ignored || seen.Value(asked) == keystate.Foreign ||
+	c.futile = state.State == keystate.Ignored || seen.Value(spec) == keystate.Foreign ||
 		state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
 	// A want of a later version than the object's means that the API server was restored from a backup.
 	// A forced want without a result means that its body has not landed, or was equal.

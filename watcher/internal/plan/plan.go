@@ -157,7 +157,7 @@ func Orphans(o *annotated.Object) []string {
 
 func (p *planner) key(pair annotation.Pair) {
 	shown, last := p.object.Shown(pair.Key), p.wants[pair.Key]
-	entry, owner, value := shown.Entry, shown.Owner, shown.Value(p.object.Asked(pair))
+	entry, owner, value := shown.Entry, shown.Owner, shown.Value(p.object.Spec(pair))
 	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
 	switch {
 	case shown.Other != "":

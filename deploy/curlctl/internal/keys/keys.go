@@ -180,7 +180,7 @@ func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key 
 		Key: w.Key, Request: RequestOf(w.Want), Host: sentence.Host(w.Want.GetUrl()),
 		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
 	}
-	asked := keystate.AskedBy(w.Want)
+	spec := keystate.SpecOfWant(w.Want)
 	streams := keystate.Streams{
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
 	}
@@ -190,9 +190,9 @@ func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key 
 	}
 	var shown *keystate.Object
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
-		shown, asked.Ignored = object.Shown(w.Key.Key), object.Ignored
+		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
 	}
-	k.Condition = keystate.Of(asked, shown, &streams, r.Now)
+	k.Condition = keystate.Of(spec, shown, &streams, r.Now)
 	return k
 }
 

@@ -94,11 +94,11 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	return object
 }
 
-// Asked returns the request for a pair of the annotation.
-func (o *Object) Asked(pair annotation.Pair) keystate.Asked {
-	asked := keystate.AskedOf(o.Request, pair)
-	asked.Ignored = o.Ignored
-	return asked
+// Spec returns the request for a pair of the annotation.
+func (o *Object) Spec(pair annotation.Pair) keystate.Spec {
+	spec := keystate.SpecOf(o.Request, pair)
+	spec.Ignored = o.Ignored
+	return spec
 }
 
 // Keys returns the keys of a namespace and name (empty: all) as the objects alone show them, without NATS.
@@ -123,7 +123,7 @@ func (o *Object) unpublished(
 	at pipeline.Key, wanted map[pipeline.Key]bool, streams *keystate.Streams, now time.Time,
 ) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
-		c := keystate.Of(keystate.Asked{Invalid: o.Problem}, &keystate.Object{}, nil, now)
+		c := keystate.Of(keystate.Spec{Invalid: o.Problem}, &keystate.Object{}, nil, now)
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}
@@ -133,7 +133,7 @@ func (o *Object) unpublished(
 		if at.Key = pair.Key; wanted[at] {
 			continue
 		}
-		state := keystate.Of(o.Asked(pair), o.Shown(pair.Key), streams, now)
+		state := keystate.Of(o.Spec(pair), o.Shown(pair.Key), streams, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}

@@ -120,7 +120,7 @@ func Retrying(ctx context.Context, client *operate.Client, namespace string, ite
 			return nil, err
 		}
 		streams := keystate.Streams{Wanted: true, Taken: true, Due: t.Due, At: t.At, SetAt: t.SetAt}
-		c := keystate.Of(keystate.Asked{}, nil, &streams, time.Now())
+		c := keystate.Of(keystate.Spec{}, nil, &streams, time.Now())
 		if (c.State == keystate.Failing || c.Attempts > 0) && !known[t.Key] {
 			items = append(items, &Item{Key: t.Key, Verdict: Wanted})
 		}

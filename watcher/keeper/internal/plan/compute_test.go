@@ -33,7 +33,7 @@ func input(entries map[string]status.Entry, change ...func(*plan.Input)) plan.In
 		Plan: &plan.Plan{
 			Generation: 3, Static: 1, Now: "today",
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
-			Sources: []keystate.Asked{{Key: "a", URL: url}},
+			Sources: []keystate.Spec{{Key: "a", URL: url}},
 		},
 		Target:  holding(entries),
 		Applied: true, Now: began.Add(time.Hour),
@@ -154,7 +154,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 	Entry("when policy forbids a URL whose body is stored, and another fetch fails", input(map[string]status.Entry{
 		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
 	}, func(in *plan.Input) {
-		in.Plan.Sources = append(in.Plan.Sources, keystate.Asked{Key: "b", URL: url})
+		in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url})
 	}),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
 	Entry("when policy forbids the URL, and the Watcher cannot be compiled",
@@ -295,7 +295,7 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
-		in.Plan.Sources = append(in.Plan.Sources, keystate.Asked{Key: "b", URL: url})
+		in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url})
 		Expect(plan.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
 			"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#6]"))
 	})
@@ -338,7 +338,7 @@ var _ = Describe("The status of a Watcher", func() {
 		in.Plan.Sources = nil
 		for i := range 128 {
 			key := strings.Repeat("k", 20) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
-			in.Plan.Sources = append(in.Plan.Sources, keystate.Asked{Key: key, URL: url})
+			in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: key, URL: url})
 			entries[key] = failing(status.Entry{}, "Timeout")
 		}
 		in.Target = holding(entries)

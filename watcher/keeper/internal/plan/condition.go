@@ -61,8 +61,8 @@ func Compute(in Input) watchv1.WatcherStatus {
 		s.LastHandledReconcileAt = in.Plan.Now
 	}
 	fetched := 0
-	for _, asked := range in.Plan.Sources {
-		state := in.source(asked)
+	for _, spec := range in.Plan.Sources {
+		state := in.source(spec)
 		if state.SHA256 != "" {
 			fetched++
 		}
@@ -82,17 +82,17 @@ func Compute(in Input) watchv1.WatcherStatus {
 }
 
 // source returns the state of one source.
-func (in Input) source(asked keystate.Asked) watchv1.SourceStatus {
-	state := watchv1.SourceStatus{Key: asked.Key, State: watchv1.Pending}
+func (in Input) source(spec keystate.Spec) watchv1.SourceStatus {
+	state := watchv1.SourceStatus{Key: spec.Key, State: watchv1.Pending}
 	if in.Target == nil {
 		return state
 	}
-	entry := in.Target.Entries.Of(asked.Key)
+	entry := in.Target.Entries.Of(spec.Key)
 	shown := keystate.Object{
-		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(asked.Key), Other: in.Target.Others[asked.Key],
+		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(spec.Key), Other: in.Target.Others[spec.Key],
 	}
-	now := keystate.Of(asked, &shown, nil, in.Now)
-	switch value := shown.Value(asked); {
+	now := keystate.Of(spec, &shown, nil, in.Now)
+	switch value := shown.Value(spec); {
 	case now.State == keystate.Contested:
 	case value == keystate.Held, value == keystate.Drifted:
 		state.State = watchv1.Good

@@ -52,7 +52,7 @@ type Plan struct {
 	// Now is the value of curl-now.
 	Now string
 	// Sources are sorted by key.
-	Sources []keystate.Asked
+	Sources []keystate.Spec
 	// Expect has the rules by key, shared with the Watcher.
 	Expect map[string][]watchv1.Rule
 	// Static is the number of static keys, and StaticSHA256 a digest over them.
@@ -178,9 +178,9 @@ func (c *Compiler) sources(p *Plan, w *watchv1.Watcher, annotations map[string]s
 		}
 	}
 	request.Suspended = false // a source keeps its state meanwhile
-	p.Sources = make([]keystate.Asked, len(request.Pairs))
+	p.Sources = make([]keystate.Spec, len(request.Pairs))
 	for i, pair := range request.Pairs {
-		p.Sources[i] = keystate.AskedOf(request, pair)
+		p.Sources[i] = keystate.SpecOf(request, pair)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
 		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest.String()))
 		Expect(asked).To(HaveLen(4))
-		Expect(p.Sources).To(Equal([]keystate.Asked{
+		Expect(p.Sources).To(Equal([]keystate.Spec{
 			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum, Refresh: 10 * time.Minute},
 			{Key: "b", URL: "https://b.example.com", Refresh: 10 * time.Minute},
 		}))
@@ -235,7 +235,7 @@ var _ = It("adds the message of the rule that a body does not meet", func() {
 	}}})
 	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
 	s := plan.Compute(plan.Input{
-		Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target: t, Applied: true, Now: time.Now(),
 	})
 	Expect(s.Conditions).To(ContainElement(And(
@@ -250,7 +250,7 @@ var _ = It("A key that another installation fetched is not shown as fetched", fu
 			strings.Repeat("a", 64) + `"}}`,
 	}}})
 	s := plan.Compute(plan.Input{
-		Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}},
+		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
 		Target: t, Applied: true, Now: time.Now(),
 	})
 	Expect(s.Sources).To(ConsistOf(And(HaveField("State", watchv1.Failing), HaveField("Reason", "KeyExists"),
@@ -264,7 +264,7 @@ var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is 
 			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
 		}}})
 		s := plan.Compute(plan.Input{
-			Plan:   &plan.Plan{Sources: []keystate.Asked{{Key: "k", URL: url}}},
+			Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
 			Target: t, Applied: true, Now: time.Now(),
 		})
 		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
