@@ -1,12 +1,9 @@
 package keeper
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"runtime"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/process"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
@@ -217,181 +212,3 @@ var elsewhere = []string{
 	own + "sidecars", own + "sidecars_outdated", own + "leader", own + "credentials_problems",
 	own + "credentials_timestamp_seconds",
 }
-
-var _ = Describe("keeper's metrics", func() {
-	It("change with the state they count", func(ctx SpecContext) {
-		r := newRig(ctx)
-		for _, cm := range []corev1.ConfigMap{
-			{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
-			{
-				ObjectMeta: metav1.ObjectMeta{Name: "fixed", Labels: map[string]string{watchv1.WatcherLabel: "fixed"}},
-				Immutable:  new(true),
-			},
-		} {
-			_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &cm, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-		}
-		r.run(ctx)
-		specs := map[string]string{
-			"static": `configData: {a: b}`, "pending": `sources: [{key: a, url: rules.example.com}]`,
-			"exists":    `configData: {a: b}, target: {name: theirs}`,
-			"fixed":     `configData: {a: b}, target: {name: fixed}`,
-			"suspended": `suspend: true, sources: [{key: a, url: rules.example.com}]`,
-		}
-		var names []string
-		for name, spec := range specs {
-			names = append(names, name)
-			r.apply(ctx, name, spec)
-			r.eventuallyHas(ctx, name, 1)
-		}
-		r.reconcileAll(ctx, Default, names)
-		r.byHand(ctx, "static-config", `{"data":{"a":"by hand"}}`)
-		Eventually(ctx, func(g Gomega) {
-			r.reconcileAll(ctx, g, []string{"static"})
-			g.Expect(r.data(ctx, "static-config")).To(Equal(map[string]string{"a": "b"}))
-		}).WithTimeout(patience).Should(Succeed())
-		r.edit(ctx, "static", `{"spec":{"configData":{"a":"c"}}}`)
-		r.eventuallyHas(ctx, "static", 2)
-		r.once(http.MethodPatch, "/configmaps/static-config?",
-			func() { r.byHand(ctx, "static-config", `{"data":{"mine":"kept"}}`) })
-		_, err := r.reconcile(ctx, types.NamespacedName{Namespace: r.namespace, Name: "static"})
-		Expect(err).To(HaveOccurred())
-
-		held := map[string]OmegaMatcher{
-			`applies_total{outcome="applied"}`:  BeNumerically("==", 3),
-			`applies_total{outcome="repaired"}`: BeNumerically("==", 1),
-			`applies_total{outcome="refused"}`:  BeNumerically("==", 1),
-			`applies_total{outcome="failed"}`:   BeNumerically(">=", 1),
-			`status_patches_total`:              BeNumerically("==", len(specs)),
-			`watchers{state="ready"}`:           BeNumerically("==", 1),
-			`watchers{state="progressing"}`:     BeNumerically("==", 1),
-			`watchers{state="stalled"}`:         BeNumerically("==", 2),
-			`watchers{state="suspended"}`:       BeNumerically("==", 1),
-			`not_ready_seconds`:                 BeNumerically(">=", 3600),
-			`watch_silence_seconds`:             BeNumerically(">=", 3600),
-		}
-		Eventually(ctx, func(g Gomega) { // a delivery in the meantime resets the silence
-			r.clock.SetTime(r.clock.Now().Add(time.Hour))
-			for series, value := range held {
-				g.Expect(suitetest.MetricValue(r.registry, own+series)).To(value, series)
-			}
-		}).WithTimeout(patience).Should(Succeed())
-		for _, d := range Metrics() {
-			if !strings.HasPrefix(d.Name, own) {
-				continue // shared by all services
-			}
-			named := append([]string{}, elsewhere...)
-			for series := range held {
-				name, _, _ := strings.Cut(series, "{")
-				named = append(named, own+name)
-			}
-			Expect(named).To(ContainElement(d.Name), "a spec that changes it")
-		}
-	})
-
-	It("report the leader", func(ctx SpecContext) {
-		r := newRig(ctx)
-		leading, stop := context.WithCancel(ctx)
-		defer stop()
-		ended := make(chan error, 1)
-		go func() { ended <- r.lead(process.NewHealth().Part("election"))(leading) }()
-		lead := func() (float64, error) { return suitetest.MetricValue(r.registry, own+"leader") }
-		Eventually(ctx, lead).WithTimeout(patience).Should(Equal(1.0))
-		stop()
-		Eventually(ctx, ended).WithTimeout(patience).Should(Receive(BeNil()))
-		Expect(lead()).To(BeZero())
-	})
-})
-
-var _ = It("A ConfigMap that the API server refuses is applied again after half a minute", func(ctx SpecContext) {
-	r := newRig(ctx)
-	fixed := r.name("fixed")
-	suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: fixed.Name, Labels: map[string]string{watchv1.WatcherLabel: fixed.Name}},
-		Immutable:  new(true),
-	}, metav1.CreateOptions{}))
-	r.run(ctx)
-	r.apply(ctx, fixed.Name, `configData: {a: b}, target: {name: fixed}`)
-	r.eventuallyHas(ctx, fixed.Name, 1)
-	r.reconcileAll(ctx, Default, []string{fixed.Name})
-	Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("False/TargetImmutable Fresh"))
-
-	before := r.writes.Load()
-	r.reconcileAll(ctx, Default, []string{fixed.Name})
-	Expect(r.writes.Load()).To(Equal(before))
-
-	r.begin()
-	r.run(ctx)
-	Expect(r.reconcile(ctx, fixed)).To(Equal(30*time.Second), "time until the next attempt of a new keeper")
-	Expect(r.writes.Load()).To(Equal(before+1), "the refused apply, and no status")
-	Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, fixed.Name, metav1.DeleteOptions{})).To(Succeed())
-	Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
-	r.clock.SetTime(r.clock.Now().Add(29 * time.Second))
-	Expect(r.reconcile(ctx, fixed)).To(Equal(time.Second), "time until the next attempt")
-	Expect(r.writes.Load()).To(Equal(before + 1))
-	r.clock.SetTime(r.clock.Now().Add(time.Second))
-	r.reconcileAll(ctx, Default, []string{fixed.Name})
-	Expect(r.ready(ctx, Default, fixed.Name)).To(Equal("True/Ready Fresh"))
-	Expect(r.data(ctx, fixed.Name)).To(Equal(map[string]string{"a": "b"}))
-})
-
-var _ = Describe("A change during a reconcile", func() {
-	var r *rig
-
-	BeforeEach(func(ctx SpecContext) {
-		r = newRig(ctx)
-		r.run(ctx)
-		r.apply(ctx, "raced", `configData: {a: one}`)
-		r.eventuallyHas(ctx, "raced", 1)
-	})
-
-	It("prevents the apply and the report of the outdated plan", func(ctx SpecContext) {
-		r.once(http.MethodGet, "/watchers?metadata.name=raced",
-			func() { r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`) })
-		r.reconcileAll(ctx, Default, []string{"raced"})
-		Expect(r.before.Load()).To(BeNil(), "the change is done")
-		Expect(r.writes.Load()).To(BeZero(), "writes")
-
-		r.eventuallyHas(ctx, "raced", 2)
-		r.reconcileAll(ctx, Default, []string{"raced"})
-		Expect(r.writes.Load()).To(BeEquivalentTo(2), "one apply, and one write of the status")
-		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"))
-		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two"}))
-	})
-
-	It("of the ConfigMap leads to another apply, without a status write in between", func(ctx SpecContext) {
-		r.reconcileAll(ctx, Default, []string{"raced"})
-		r.edit(ctx, "raced", `{"spec":{"configData":{"a":"two"}}}`)
-		r.eventuallyHas(ctx, "raced", 2)
-		before := r.writes.Load()
-		r.once(http.MethodPatch, "/configmaps/raced-config?",
-			func() { r.byHand(ctx, "raced-config", `{"data":{"mine":"kept"}}`) })
-		_, err := r.reconcile(ctx, r.name("raced"))
-		Expect(err).To(MatchError(ContainSubstring("apply ConfigMap "+r.namespace+"/raced-config")), "to be retried")
-		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that conflicts")
-
-		Eventually(ctx, func() error {
-			_, err := r.reconcile(ctx, r.name("raced"))
-			return err
-		}).WithTimeout(patience).Should(Succeed(), "once the watch has delivered the change")
-		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"))
-		Expect(r.data(ctx, "raced-config")).To(Equal(map[string]string{"a": "two", "mine": "kept"}))
-	})
-
-	It("is not reported if the namespace is deleted", func(ctx SpecContext) {
-		r.reconcileAll(ctx, Default, []string{"raced"})
-		Expect(r.core.Namespaces().Delete(ctx, r.namespace, metav1.DeleteOptions{})).To(Succeed())
-		Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, "raced-config", metav1.DeleteOptions{})).To(Succeed())
-		Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
-		Eventually(ctx, func() error { // the API server needs a moment, too
-			_, err := r.core.ConfigMaps(r.namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}},
-				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}).WithTimeout(patience).ShouldNot(Succeed())
-		before := r.writes.Load()
-		r.reconcileAll(ctx, Default, []string{"raced"})
-		Expect(r.writes.Load()-before).To(BeEquivalentTo(1), "the apply that is refused")
-		Expect(suitetest.Must(r.core.Events(r.namespace).List(ctx, metav1.ListOptions{})).Items).To(BeEmpty())
-		Expect(r.ready(ctx, Default, "raced")).To(Equal("True/Ready Fresh"), "as it was")
-	})
-})

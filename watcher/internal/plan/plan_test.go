@@ -3,16 +3,13 @@ package plan_test
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
@@ -327,91 +324,6 @@ func TestMakeRetractsAllWantsOfADeletedObject(t *testing.T) {
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
-func TestWantCarriesTheStatusOfItsKey(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		entries   map[string]status.Entry
-		carried   bool
-		readFirst bool
-	}{
-		"its own entry":       {map[string]status.Entry{"k": {Error: "Timeout"}}, true, false},
-		"none":                {nil, false, false},
-		"another key's entry": {map[string]status.Entry{"other": {Error: "Timeout"}}, false, true},
-		"several entries":     {map[string]status.Entry{"k": {Error: "Timeout"}, "other": {Error: "Timeout"}}, false, true},
-		"too long": {
-			map[string]status.Entry{"k": {ErrorURL: strings.Repeat("x", 32<<10+1), Error: "Timeout"}},
-			false, true,
-		},
-	} {
-		call := about(none, nil, nil)
-		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
-		w := plan.For(call.object, nil, epoch).Publish[0]
-		carried := w.Status != ""
-		NewWithT(t).Expect(carried).To(Equal(c.carried), name)
-		NewWithT(t).Expect(w.ReadFirst).To(Equal(c.readFirst), name)
-	}
-}
-
-func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
-	t.Parallel()
-	occurrence := func(c call) string {
-		t.Helper()
-		p := plan.For(c.object, c.wants, epoch)
-		NewWithT(t).Expect(p.Notices).To(HaveLen(1))
-		return p.Notices[0].Occurrence
-	}
-	invalid := func(text string, changed int64) call {
-		return about(none, nil, nil,
-			func(c *call) { c.object.Invalid, c.object.MainAnnotatedAt = errors.New(text), time.Unix(changed, 0) })
-	}
-	next := func(e *status.Entry) { e.Fence.Seq = 9 }
-	problem := func(key, rule, text string) call {
-		return about(none, nil, nil, asking(annotation.Request{
-			Present: true, Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}},
-		}))
-	}
-	for name, c := range map[string]struct {
-		a, b call
-		same bool
-	}{
-		"pair invalid, others changed":  {problem("k", "ftp", "pair 1"), problem("k", "ftp", "pair 2"), true},
-		"pair invalid, another rule":    {problem("k", "ftp", "pair 1"), problem("k", "user", "pair 1"), false},
-		"pair invalid, another key":     {problem("k", "ftp", "pair 1"), problem("l", "ftp", "pair 1"), false},
-		"not about a pair, other words": {problem("", "rule", "one"), problem("", "rule", "two"), false},
-		"invalid, edited elsewhere":     {invalid("bad", 1), invalid("bad", 2), true},
-		"invalid in another way":        {invalid("bad", 1), invalid("worse", 1), false},
-		"foreign, written again":        {about(foreign, nil, nil), about(later, nil, nil), true},
-		"drifted, written again":        {about(foreign, written(), nil), about(later, written(), nil), true},
-		"drifted again after a repair":  {about(none, written(), nil), about(none, written(next), nil), false},
-	} {
-		same := occurrence(c.a) == occurrence(c.b)
-		NewWithT(t).Expect(same).To(Equal(c.same), name)
-	}
-}
-
-// The writer puts a foreign key into the status.
-func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
-	t.Parallel()
-	entry := func(reason, url, object string) *status.Entry {
-		return &status.Entry{Error: reason, ErrorURL: url, UIDMark: object}
-	}
-	for name, c := range map[string]struct {
-		call
-		want bool
-	}{
-		"not in the status":         {about(foreign, nil, nil), true},
-		"in the status":             {about(foreign, entry("KeyExists", url, "uid"), nil), false},
-		"without a uid":             {about(foreign, entry("KeyExists", url, ""), nil), false},
-		"for another URL":           {about(foreign, entry("KeyExists", url+"/other", "uid"), nil), true},
-		"in the status of another":  {about(foreign, entry("KeyExists", url, "another"), nil), true},
-		"for another reason":        {about(foreign, entry("Timeout", url, "uid"), nil), true},
-		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
-		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
-	} {
-		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).AskWriter).To(Equal(c.want), name)
-	}
-}
-
 // Results of a want must be newer than the object's fence, whatever happened to the stream.
 func TestEpoch(t *testing.T) {
 	t.Parallel()
@@ -439,55 +351,6 @@ var seen = time.Unix(100, 0).UTC()
 
 func delivered(c *call) { c.object.SeenAt = seen }
 
-func TestFieldsOfAWant(t *testing.T) {
-	t.Parallel()
-	base := func(change func(*v1.Want)) *v1.Want {
-		w := &v1.Want{
-			Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "5", Url: url, Epoch: epoch,
-			ObservedAt: timestamppb.New(seen),
-		}
-		change(w)
-		return w
-	}
-	request := func(change func(*annotation.Request)) func(*call) {
-		return func(c *call) { change(&c.object.Request) }
-	}
-	asked := timestamppb.New(seen)
-	held := status.Status{Keys: map[string]status.Entry{"k": *written()}}
-	for name, tt := range map[string]struct {
-		call
-		want *v1.Want
-	}{
-		"new": {about(none, nil, nil, delivered), base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NEW, asked })},
-		"changed, with options": {
-			about(none, nil, wanted(otherRequest), delivered, request(func(r *annotation.Request) {
-				r.Refresh, r.Now, r.SHA256 = time.Minute, "1", map[string]string{"k": sum}
-			})),
-			base(func(w *v1.Want) {
-				w.Cause, w.AskedAt, w.Refresh, w.Now, w.Sha256 = v1.Cause_CAUSE_CHANGED, asked, durationpb.New(time.Minute), "1",
-					sum
-			}),
-		},
-		"now": {
-			about(none, nil, wanted(now("1")), delivered),
-			base(func(w *v1.Want) { w.Cause, w.AskedAt = v1.Cause_CAUSE_NOW, asked }),
-		},
-		"found lost": {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
-		"drifted": {
-			about(none, nil, wanted(resolved), delivered),
-			base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" }),
-		},
-		"in sync": {about(ours, written(), nil, delivered), base(func(w *v1.Want) {
-			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()
-			w.Cached = &v1.Cached{Sha256: sum}
-		})},
-	} {
-		p := plan.For(tt.object, tt.wants, epoch)
-		NewWithT(t).Expect(p.Publish).To(HaveLen(1), name)
-		NewWithT(t).Expect(proto.Equal(p.Publish[0].Want, tt.want)).To(BeTrue(), "%s: %v", name, p.Publish)
-	}
-}
-
 // The writer reads the rest itself.
 func TestReconcileNamesTheObject(t *testing.T) {
 	t.Parallel()
@@ -500,140 +363,4 @@ func TestReconcileNamesTheObject(t *testing.T) {
 		got := plan.Reconcile(c.object, remove)
 		NewWithT(t).Expect(proto.Equal(got, want)).To(BeTrue(), "%v", got)
 	}
-}
-
-// A fixed mistake is reported once more.
-func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
-	t.Parallel()
-	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
-	refused := asking(annotation.Request{
-		Present:  true,
-		Problems: []annotation.Problem{{Key: "k", Text: "bad", Skipped: true}}, Rejected: []string{"k"},
-	})
-	has := func(message string) func(*call) {
-		return func(c *call) {
-			problem := &status.Problem{Error: "InvalidAnnotation", Message: message}
-			c.object.Status = annotated.EntriesOf(status.Status{Problem: problem}, nil)
-		}
-	}
-	for name, tt := range map[string]struct {
-		call
-		problem string
-		report  bool
-	}{
-		"invalid":                  {about(none, nil, nil, invalid), "bad", true},
-		"invalid, in the status":   {about(none, nil, nil, invalid, has("bad")), "bad", false},
-		"a pair":                   {about(none, nil, nil, refused), "bad", true},
-		"a pair, in the status":    {about(none, nil, nil, refused, has("bad")), "bad", false},
-		"another is in the status": {about(none, nil, nil, refused, has("worse")), "bad", true},
-		"fixed":                    {about(none, nil, nil, has("bad")), "", true},
-		"nothing":                  {about(none, nil, nil), "", false},
-	} {
-		p := plan.For(tt.object, tt.wants, epoch)
-		NewWithT(t).Expect(p.Problem).To(Equal(tt.problem), name)
-		NewWithT(t).Expect(p.AskWriter).To(Equal(tt.report), name)
-	}
-}
-
-func TestNotesOfNotices(t *testing.T) {
-	t.Parallel()
-	manager := annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl-edit/Update/2026-01-02T12:00:00Z"}
-	hashed := annotation.Ownership{State: annotation.Foreign, Fingerprint: "0123456789abcdef"}
-	odd := annotation.Request{Present: true, Problems: []annotation.Problem{{Text: "odd"}}}
-	for _, c := range []struct {
-		want string
-		call
-	}{
-		{"bad", about(none, nil, nil, func(c *call) { c.object.Invalid = errors.New("bad") })},
-		{"odd", about(none, nil, nil, asking(odd))},
-		{"key k was removed; it is fetched again", about(none, written(), nil)},
-		{"key k was changed by field manager kubectl-edit; it is fetched again", about(manager, written(), nil)},
-		{"key k was changed by somebody else; it is fetched again", about(hashed, written(), nil)},
-		{
-			"key k already exists and is not managed by curl-me-that; " +
-				"remove it from the ConfigMap, or choose another key " +
-				"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#3]",
-			about(foreign, nil, nil),
-		},
-	} {
-		NewWithT(t).Expect(plan.For(c.object, c.wants, epoch).Notices).To(HaveExactElements(
-			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
-	}
-	NewWithT(t).Expect(plan.For(about(foreign, nil, nil).object, nil, epoch).Foreign).To(Equal([]string{"k", url}))
-}
-
-// A finding of the audit does not count.
-func TestNeedsWant(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		call
-		want bool
-	}{
-		"in sync":     {about(ours, written(), wanted(resolved)), false},
-		"found lost":  {about(none, nil, wanted(lost)), false},
-		"another URL": {about(none, nil, wanted(otherRequest)), true},
-		"removed":     {about(none, written(), wanted(resolved)), true},
-		"of another stream": {about(ours, written(),
-			new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
-	} {
-		got := plan.NeedsWant(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch)
-		NewWithT(t).Expect(got).To(Equal(tt.want), name)
-	}
-}
-
-// maxKeyBytes is the maximum memory of a key that is alone in its object.
-const maxKeyBytes = 1300
-
-func TestAKeyTakesLittleMemory(t *testing.T) {
-	const objects = 20_000
-	grammar, err := annotation.New(annotation.Defaults())
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
-	heap := func() uint64 {
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	before := heap()
-	seen := map[types.NamespacedName]*annotated.Object{}
-	index := wantindex.NewIndex()
-	for n := range objects {
-		m := storedObject(n)
-		o := reader.Read(m)
-		seen[o.NamespacedName] = o
-		p := &v1.Want{
-			Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,
-			ResourceVersion: fmt.Sprint(o.Version), Epoch: epoch,
-		}
-		index.Put(pipeline.KeyOf(p), wantindex.Of(p, epoch, uint64(n), time.Now()))
-	}
-	each := (heap() - before) / objects
-	t.Logf("%d bytes a key", each)
-	NewWithT(t).Expect(each).To(BeNumerically("<=", maxKeyBytes), "bytes a key")
-	runtime.KeepAlive(seen)
-	runtime.KeepAlive(index)
-}
-
-// storedObject returns the metadata of a ConfigMap with one written key.
-func storedObject(n int) *metav1.PartialObjectMetadata {
-	url := fmt.Sprintf("https://data.example.com/configuration/%d.json", n)
-	s := status.Status{Keys: map[string]status.Entry{"mydata": {
-		URL: url, SHA256: sum, Size: 1000, ChangedAt: time.Now(),
-		UIDMark: "12345678", Fence: status.Fence{Epoch: epoch, Seq: uint64(n)},
-	}}}
-	fields := metav1.NewFieldsV1(
-		`{"f:data":{"f:mydata":{}},"f:metadata":{"f:annotations":{"f:x-kv8s.io/curl-status":{}}}}`)
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fmt.Sprint("namespace-", n%20), Name: fmt.Sprint("configmap-", n),
-		UID: types.UID(fmt.Sprintf("12345678-1234-1234-1234-%012d", n)), ResourceVersion: fmt.Sprint(n),
-		Annotations: map[string]string{
-			annotation.DefaultKey: "mydata=" + url, "x-kv8s.io/" + annotation.RefreshName: "10m",
-			annotation.StatusKey: s.String(),
-		},
-		ManagedFields: []metav1.ManagedFieldsEntry{{
-			Manager: annotation.FieldManager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			Time: &metav1.Time{Time: time.Now()}, FieldsV1: fields,
-		}},
-	}}
 }

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
@@ -18,6 +20,54 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+)
+
+var _ = It("adds the message of the rule that a body does not meet", func() {
+	const url = "https://rules.example.com/"
+	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`,
+	}}})
+	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
+	s := plan.Compute(plan.Input{
+		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Target: t, Applied: true, Now: time.Now(),
+	})
+	Expect(s.Conditions).To(ContainElement(And(
+		HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ContainSubstring("ContentRejected (no rules yet)")))))
+})
+
+var _ = It("A key that another installation fetched is not shown as fetched", func() {
+	const url = "https://rules.example.com/"
+	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		annotation.DefaultKey: "k=" + url, "other.io/curl": "k=" + url,
+		annotation.StatusKey: `{"k":{"url":"` + url + `","annotation":"other.io/curl","sha256":"` +
+			strings.Repeat("a", 64) + `"}}`,
+	}}})
+	s := plan.Compute(plan.Input{
+		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
+		Target: t, Applied: true, Now: time.Now(),
+	})
+	Expect(s.Sources).To(ConsistOf(And(HaveField("State", watchv1.Failing), HaveField("Reason", "KeyExists"),
+		HaveField("SHA256", BeEmpty()))))
+})
+
+var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
+	func(written, reason string) {
+		const url = "https://rules.example.com/"
+		t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
+		}}})
+		s := plan.Compute(plan.Input{
+			Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
+			Target: t, Applied: true, Now: time.Now(),
+		})
+		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
+		Expect(s.Sources).To(ConsistOf(HaveField("Reason", reason)))
+		Expect(s.Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Reason", reason))))
+	},
+	Entry("a reason of the writer", "Timeout", "Timeout"),
+	Entry("words", "no reason, <b>really</b>", "Unknown"),
+	Entry("too long", strings.Repeat("x", 2000), "Unknown"),
 )
 
 const url = "https://example.com/a"

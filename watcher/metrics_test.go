@@ -1,0 +1,378 @@
+package watcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/watcher"
+	"github.com/kv8s/curl-me-that/watcher/internal/leader/lease"
+)
+
+// options are the options of a watcher under test.
+type options struct {
+	config  watcher.Config
+	cluster *rest.Config
+	pace    watcher.Pace
+	dial    nats.Option
+}
+
+// instance is a running watcher.
+type instance struct {
+	log     *gbytes.Buffer
+	metrics *prometheus.Registry
+	health  *process.Health
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+func (i *instance) run(ctx context.Context, o options) error {
+	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
+	broker := process.NATSOptions{URL: "nats://in.process", Dial: o.dial}
+	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	rt := &process.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
+	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
+}
+
+// stop ends the watcher like SIGTERM. It may be called again.
+func (i *instance) stop() {
+	GinkgoHelper()
+	i.cancel()
+	var err error
+	Eventually(i.ended).Should(Receive(&err))
+	i.ended <- err
+	if !errors.Is(err, context.Canceled) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// ready returns the response of /readyz?verbose.
+func (i *instance) ready() string {
+	answer := httptest.NewRecorder()
+	i.health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
+	return answer.Body.String()
+}
+
+// awaitReady waits until the watcher publishes or is on standby.
+func (i *instance) awaitReady() *instance {
+	GinkgoHelper()
+	Eventually(i.ready).Should(And(
+		ContainSubstring("[+]configmaps ok"), ContainSubstring("[+]streams ok"), HaveSuffix("\nok")))
+	return i
+}
+
+// value returns the sum of the series with a prefix.
+func (i *instance) value(series string) func() (float64, error) {
+	return func() (float64, error) { return suitetest.MetricValue(i.metrics, series) }
+}
+
+// watch runs a watcher until the spec ends.
+func (w *world) watch(change ...func(*options)) *instance {
+	GinkgoHelper()
+	o := options{cluster: cluster, dial: w.nats.Dial()}
+	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
+	o.config.BindFlags(flags)
+	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
+	o.config.Election.Elect = lease.Elect
+	o.config.Election.Namespace = w.namespace
+	o.config.Election.Lease, o.config.Election.Renew, o.config.Election.Retry = 3*time.Second, 2*time.Second,
+		200*time.Millisecond
+	o.config.SigningKey = w.signingKey
+	for _, c := range change {
+		c(&o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i := &instance{
+		log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(),
+		cancel: cancel, ended: make(chan error, 1),
+	}
+	go func() {
+		defer GinkgoRecover()
+		i.ended <- i.run(ctx, o)
+	}()
+	DeferCleanup(i.stop)
+	return i
+}
+
+// move is an action that increases series.
+type move struct {
+	what   string
+	do     func(context.Context, *world)
+	series []string
+}
+
+const own = "curlmethat_watcher_"
+
+// moves returns actions that change all metrics.
+func moves() []move {
+	create := func(ctx context.Context, w *world) { w.create(ctx, "cm", "k=example.com") }
+	edit := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		w.ask(ctx, "cm", "k=example.com/other")
+	}
+	remove := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		w.delete(ctx, "cm")
+	}
+	hold := func(ctx context.Context, w *world) { w.satisfied(ctx, "cm", "example.com") }
+	reports := func(e status.Entry) func(context.Context, *world) {
+		return func(ctx context.Context, w *world) {
+			create(ctx, w)
+			e.ErrorURL = "https://example.com"
+			w.annotate(ctx, "cm", object{
+				annotation.StatusKey:                  status.Status{Keys: map[string]status.Entry{"k": e}}.String(),
+				"x-kv8s.io/" + annotation.RefreshName: "10m",
+			})
+		}
+	}
+	contest := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.patch(ctx, somebody, "cm", object{"data": object{"k": "another value"}})
+	}
+	drop := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.ask(ctx, "cm", "other=example.com")
+	}
+	dropMany := func(ctx context.Context, w *world) {
+		w.create(ctx, "cm", "k=example.com")
+		data, held := object{}, status.Status{Keys: map[string]status.Entry{}}
+		for n := range 60 {
+			key := fmt.Sprint("k", n)
+			data[key], held.Keys[key] = "body", status.Entry{URL: "https://example.com", SHA256: strings.Repeat("ab", 32)}
+		}
+		w.patch(ctx, annotation.FieldManager, "cm", object{
+			"data": data, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+		})
+	}
+	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
+	suspend := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
+	}
+	drift := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.patch(ctx, somebody, "cm", object{"data": nil})
+	}
+	force := func(ctx context.Context, w *world) {
+		hold(ctx, w)
+		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
+	}
+	restart := func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }
+	purge := func(ctx context.Context, w *world) {
+		create(ctx, w)
+		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+		stream := must(w.js.Stream(ctx, pipeline.Requests))
+		Expect(stream.Purge(ctx)).To(Succeed())
+	}
+	trespass := func(ctx context.Context, w *world) {
+		want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
+		must(w.pipeline.PublishWant(ctx, want, 0))
+		Expect(w.nats.Restart()).To(Succeed())
+	}
+	return []move{
+		{"a new object", create, []string{
+			own + "watched_objects", own + "annotated_objects", own + "wanted_keys", own + `keys{state="pending"}`,
+			own + `watch_events_total{kind="added"}`, own + `wants_published_total{cause="new"}`,
+			own + "publish_duration_seconds", `workqueue_adds_total{name="watcher"}`,
+			`workqueue_queue_duration_seconds{name="watcher"}`, `workqueue_work_duration_seconds{name="watcher"}`,
+		}},
+		{"a written key", hold, []string{own + `keys{state="ok"}`}},
+		{"a failing key", reports(status.Entry{Error: "BadStatus"}), []string{
+			own + `keys{state="failing"}`, own + `bad_keys{object_namespace="`,
+		}},
+		{"a refused key", reports(status.Entry{Error: "WriteFailed"}), []string{own + `keys{state="refused"}`}},
+		{"a contested key", contest, []string{own + `keys{state="contested"}`}},
+		{"a suspended object", suspend, []string{own + `keys{state="ignored"}`}},
+		{
+			"a key that fails for long", reports(status.Entry{Error: "BadStatus", Since: time.Now().Add(-time.Hour)}),
+			[]string{own + "stale_keys"},
+		},
+		{"a mistake", bad, []string{
+			own + "invalid_objects", own + "reconciles_published_total",
+			own + `events_emitted_total{reason="InvalidAnnotation"}`, `rest_client_requests_total{code="201",method="POST"}`,
+			`rest_client_request_duration_seconds{method="POST"}`,
+		}},
+		{"an edit", edit, []string{
+			own + `watch_events_total{kind="modified"}`, own + `wants_published_total{cause="changed"}`,
+		}},
+		{"a deletion", remove, []string{
+			own + `watch_events_total{kind="deleted"}`, own + `wants_published_total{cause="tombstone"}`,
+		}},
+		{"a removed key", drift, []string{own + `wants_published_total{cause="drift"}`}},
+		{"curl-now", force, []string{own + `wants_published_total{cause="now"}`}},
+		{"a removed pair", drop, []string{own + "removals_published_total"}},
+		{"many removed pairs", dropMany, []string{
+			own + "stopped_removals", own + `events_emitted_total{reason="TooManyRemovals"}`,
+		}},
+		{"another publisher", overtake, []string{
+			own + "publish_conflicts_total", `workqueue_retries_total{name="watcher"}`,
+		}},
+		{"a new session", restart, []string{own + "sessions_total"}},
+		{"a purge", purge, []string{own + "purges_total"}},
+		{"a want of another installation", trespass, []string{own + "out_of_scope_wants"}},
+	}
+}
+
+// overtake publishes a want that the watcher does not know.
+func overtake(ctx context.Context, w *world) {
+	key := w.key("cm", "k")
+	w.create(ctx, "cm", "k=example.com")
+	Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+	want, last, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	other := proto.CloneOf(want)
+	other.Url = "https://example.com/other"
+	must(w.pipeline.PublishWant(ctx, other, last))
+	w.ask(ctx, "cm", "k=example.com/third")
+}
+
+// blocked returns metrics that have a value only while work is blocked.
+func blocked() []string {
+	return []string{
+		`workqueue_depth{name="watcher"}`, `workqueue_unfinished_work_seconds{name="watcher"}`,
+		`workqueue_longest_running_processor_seconds{name="watcher"}`,
+	}
+}
+
+// elected returns metrics that differ between leader and standby.
+func elected() []string { return []string{own + "leader", "leader_election_master_status"} }
+
+var _ = Describe("The metrics of a watcher", func() {
+	for _, m := range moves() {
+		It("change with "+m.what, func(ctx SpecContext) {
+			w := newWorld(ctx)
+			i := w.watch().awaitReady()
+			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
+			before := map[string]float64{}
+			for _, series := range m.series {
+				before[series] = must(i.value(series)())
+			}
+			m.do(ctx, w)
+			for _, series := range m.series {
+				Eventually(i.value(series)).Should(BeNumerically(">", before[series]), series)
+			}
+		})
+	}
+
+	It("show blocked work until it is done", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		held, release := context.WithCancel(context.Background())
+		DeferCleanup(release)
+		i := w.watch(func(o *options) {
+			o.config.Workers = 1
+			o.cluster = rest.CopyConfig(o.cluster)
+			o.cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &slow{next: next, until: held.Done()} })
+		}).awaitReady()
+		w.create(ctx, "bad", "not correct")
+		Eventually(i.value(`workqueue_longest_running_processor_seconds{name="watcher"}`)).Should(BeNumerically(">", 0))
+		w.create(ctx, "cm", "k=example.com")
+		for _, series := range blocked() {
+			Eventually(i.value(series)).Should(BeNumerically(">", 0), series)
+		}
+		release()
+		for _, series := range blocked() {
+			Eventually(i.value(series)).Should(BeZero(), series)
+		}
+	})
+
+	It("show the leader, and only the leader exports metrics of the pipeline", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		elect := func(o *options) {
+			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond
+			// The standby does not wait until the Lease expires.
+			o.config.Election.Lease, o.config.Election.Renew = time.Minute, 50*time.Second
+		}
+		leader := w.watch(elect).awaitReady()
+		for _, series := range elected() {
+			Eventually(leader.value(series)).Should(BeEquivalentTo(1), series)
+		}
+		standby := w.watch(elect).awaitReady()
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(leader.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		for _, series := range elected() {
+			Expect(standby.value(series)()).To(BeZero(), series)
+		}
+		Expect(suitetest.Metrics(standby.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		leader.stop()
+		Eventually(standby.value(own + "leader")).Should(BeEquivalentTo(1))
+		Eventually(standby.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		Expect(suitetest.Metrics(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+	})
+
+	It("show the duration of an audit, and the silence of the watch", func(ctx SpecContext) {
+		i := newWorld(ctx).watch(audited).awaitReady()
+		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
+		Eventually(i.value(own + "watch_silence_seconds")).Should(BeNumerically(">", 0.3))
+	})
+
+	It("all have a spec", func() {
+		series := append(blocked(), elected()...)
+		series = append(series, own+"audit_duration_seconds", own+"watch_silence_seconds",
+			// See packages audit and reconcile.
+			own+"lost_keys_total", own+"events_over_budget_total")
+		for _, m := range moves() {
+			series = append(series, m.series...)
+		}
+		definitions, _ := watcher.Metrics() // package exporter tests the others
+		Expect(suitetest.UnnamedMetrics(definitions, series)).To(BeEmpty())
+	})
+
+	It("follow the conventions and their definitions", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		i := w.watch(func(o *options) { o.config.Election.Enabled = true }).awaitReady()
+		w.satisfied(ctx, "cm", "example.com")
+		w.create(ctx, "bad", "not correct")
+		Eventually(i.value(own + "events_emitted_total")).Should(BeEquivalentTo(1))
+		Eventually(i.value("curlmethat_pipeline_up")).Should(BeEquivalentTo(1))
+		definitions, pipeline := watcher.Metrics()
+		Expect(suitetest.MetricProblems(i.metrics, append(definitions, pipeline...))).To(BeEmpty())
+	})
+})
+
+// slow delays the writes of Events.
+type slow struct {
+	next  http.RoundTripper
+	until <-chan struct{}
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/events") {
+		select {
+		case <-s.until:
+		case <-r.Context().Done():
+		}
+	}
+	return s.next.RoundTrip(r)
+}

@@ -1,0 +1,133 @@
+package watcher_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/status"
+)
+
+var _ = Describe("A want", func() {
+	It("is signed, and has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		listed := w.create(ctx, "listed", "k=example.com")
+		recorded := listed.ManagedFields[0].Time.Time
+		Eventually(time.Now).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
+		w.watch().awaitReady()
+		Eventually(w.want(ctx, w.key("listed", "k"))).ShouldNot(BeNil())
+		asked := func(name string) *v1.Want { return w.want(ctx, w.key(name, "k"))() }
+		Expect(asked("listed").GetAskedAt().AsTime()).To(BeTemporally("==", recorded))
+
+		began := time.Now()
+		w.create(ctx, "live", "k=example.com")
+		Eventually(w.want(ctx, w.key("live", "k"))).ShouldNot(BeNil())
+		Expect(w.trusted.Verify(asked("live"))).To(Succeed(), "it is signed")
+		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
+		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
+	})
+})
+
+// ahead sets the machine's clock ahead.
+func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
+
+func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
+
+var _ = Describe("A key with an hourly refresh", func() {
+	It("is not requested again if the machine's clock is 10 min ahead", func(ctx SpecContext) {
+		w := newWorld(ctx)
+		key := w.key("cm", "k")
+		w.create(ctx, "cm", "k=example.com", hourly)
+		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
+		w.answer(ctx, key, "body")
+		Eventually(i.value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
+		want, sequence, err := w.pipeline.LastWant(ctx, key)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(w.pipeline.SetTimer(ctx, &v1.Due{
+			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
+			Cached: &v1.Cached{Sha256: pipeline.Digest("body")},
+		}, time.Now().Add(5*time.Minute))).Error().NotTo(HaveOccurred())
+		w.fetch(ctx)
+		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
+			Should(Equal(v1.Cause_CAUSE_NEW))
+	})
+})
+
+var _ = Describe("A backlog of wants", func() {
+	It("is limited until fetchers receive wants, and does not delay other namespaces",
+		func(ctx SpecContext) {
+			const most, workers = 512, 8
+			w := newWorld(ctx)
+			other := *w
+			other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+			pairs := ""
+			for n := range 64 {
+				pairs += fmt.Sprintf(" k%d=example.com", n)
+			}
+			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
+			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", most))
+			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically("<", most+workers))
+			other.create(ctx, "cm", "k=example.com")
+			Eventually(other.url(ctx, other.key("cm", "k"))).ShouldNot(BeEmpty())
+			w.receive(ctx)
+			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
+		})
+})
+
+var _ = Describe("A pinned key", func() {
+	const body = "earlier content"
+	DescribeTable("whose body", func(ctx SpecContext, kept string, reports int) {
+		w := newWorld(ctx)
+		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		digest := pipeline.Digest(body)
+		if kept != "" {
+			must(w.js.PublishMsg(ctx, &nats.Msg{Subject: pipeline.BodySubject(w.namespace, digest), Data: []byte(kept)}))
+		}
+		w.watch().awaitReady()
+		w.create(ctx, "cm", "k=example.com")
+		Eventually(w.want(ctx, w.key("cm", "k"))).ShouldNot(BeNil())
+		before := len(w.reports(ctx))
+		w.annotate(ctx, "cm", object{"x-kv8s.io/curl-sha256": "k=" + digest})
+		Eventually(func() string { return w.want(ctx, w.key("cm", "k"))().GetSha256() }).Should(Equal(digest))
+		Expect(w.want(ctx, w.key("cm", "k"))().GetCached() != nil).To(Equal(reports > 0), "nothing to fetch")
+		Eventually(func() int { return len(w.reports(ctx)) - before }).Should(Equal(reports), "messages for the writer")
+	},
+		Entry("is in the history is asked of the writer, not of a fetcher", body, 1),
+		Entry("is forged there is asked of the writer, which compares the digest", "forged", 1),
+		Entry("is not there is fetched", "", 0),
+	)
+})
+
+// answer waits for the want of a key and acts like the writer: one patch with value and status.
+func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {
+	GinkgoHelper()
+	Eventually(w.want(ctx, key)).ShouldNot(BeNil())
+	want, seq, err := w.pipeline.LastWant(ctx, key)
+	Expect(err).NotTo(HaveOccurred())
+	held := status.Status{Keys: map[string]status.Entry{key.Key: {
+		URL: want.GetUrl(), SHA256: pipeline.Digest(body), Size: int64(len(body)), ChangedAt: time.Now(),
+		Fence: status.Fence{Epoch: want.GetEpoch(), Seq: seq},
+	}}}
+	w.patch(ctx, annotation.FieldManager, key.Name, object{
+		"data": object{key.Key: body}, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
+	})
+}
+
+// satisfied creates a ConfigMap with one written key.
+func (w *world) satisfied(ctx context.Context, name, url string) pipeline.Key {
+	GinkgoHelper()
+	key := w.key(name, "k")
+	w.create(ctx, name, "k="+url)
+	w.answer(ctx, key, "body of "+url)
+	return key
+}
