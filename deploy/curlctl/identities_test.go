@@ -6,13 +6,11 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -24,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -252,31 +249,6 @@ var _ = Describe("identities --out", func() {
 		Entry("with an invalid host", `"not a host" is neither`, "--out", "/nonexistent/x", "--tls-host", "not a host"),
 		Entry("without write permission", "/proc/nobody", "--out", "/proc/nobody"),
 	)
-})
-
-var _ = It("The shipped permissions match those that the doctor checks", func(ctx SpecContext) {
-	dir := GinkgoT().TempDir()
-	Expect(runAs(ctx, "curlctl", time.Now, "identities", "--out", filepath.Join(dir, "identities")).code).To(BeZero())
-	for _, name := range []string{"accounts.conf", "limits.conf"} {
-		text := suitetest.Must(os.ReadFile(filepath.Join("..", "nats", name)))
-		Expect(os.WriteFile(filepath.Join(dir, name), text, 0o600)).To(Succeed())
-	}
-	options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
-	text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
-	for _, identity := range connect.Identities() {
-		m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
-		Expect(m).NotTo(BeNil(), identity.Name)
-		i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })
-		Expect(i).NotTo(Equal(-1), identity.Name)
-		given := options.Nkeys[i].Permissions
-		needed := slices.Clone(identity.Publish)
-		for i, subject := range needed {
-			needed[i] = strings.Replace(subject, ".USER.>", "."+m[1]+".>", 1)
-		}
-		Expect(given.Publish.Allow).To(ConsistOf(needed), identity.Name)
-		Expect(given.Subscribe.Allow).To(ConsistOf(identity.Subscribe), identity.Name)
-		Expect(given.Publish.Deny).To(BeEmpty())
-	}
 })
 
 var _ = Describe("identities --secrets", func() {

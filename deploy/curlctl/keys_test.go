@@ -1,8 +1,6 @@
 package curlctl_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -72,15 +69,6 @@ func TestRate(t *testing.T) {
 		if err := r.Set(text); err == nil || r != 7 {
 			t.Errorf("%q is %s, %v", text, r.String(), err)
 		}
-	}
-}
-
-func TestInterruptedReplayFails(t *testing.T) {
-	ctx, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	err := replay.Publish(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.Wanted}}, 0, nil)
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
