@@ -134,7 +134,7 @@ func wrongObjects(o *origin.Server, good string) map[string]mistake {
 		half, world.Holding("rest", big))
 	full.watcher = `"configData":{"rest":"` + big + `"},` + source("k", half, "")
 	return map[string]mistake{
-		// A Watcher has its own specs for this one, in watchers/target_test.go.
+		// A Watcher has its own specs for this one, in watchers/configmap_test.go.
 		"exists": of(refused, "KeyExists", "key k already exists and is not managed by curl-me-that; remove it",
 			good, world.Holding("k", "mine")),
 		"full": full,
