@@ -147,7 +147,7 @@ var _ = Describe("The small installation", Ordered, func() {
 					Get(ctx, small.Object("credentials"), metav1.GetOptions{})
 				return string(s.Data["headers.json"]), err
 			}
-			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer first"), ContainSubstring(`"deleted"`)))
+			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer first"), ContainSubstring("Secret deleted")))
 			eventuallyFetches("first")
 			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
 			cm.EventuallyHasData(ctx, "deleted", "gone")
@@ -157,7 +157,7 @@ var _ = Describe("The small installation", Ordered, func() {
 			suitetest.Must(secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
 				metav1.PatchOptions{}))
 			Expect(secrets.Delete(ctx, "deleted", metav1.DeleteOptions{})).To(Succeed())
-			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring(`"deleted"`))))
+			Eventually(ctx, compiled).Should(And(ContainSubstring("Bearer second"), Not(ContainSubstring("Secret deleted"))))
 			eventuallyFetches("second")
 			cm.EventuallyReports(ctx, "deleted", "BadStatus")
 			cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")
