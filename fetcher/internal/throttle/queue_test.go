@@ -1,0 +1,206 @@
+package throttle_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
+)
+
+// enqueue queues a key for host a.
+func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
+	w.Host = "a"
+	w.Start = func(slot *throttle.Ticket) {
+		_, busy := t.Acquire(throttle.TicketRequest{
+			Host: w.Host, Namespace: w.Key.Namespace, Ticket: slot, Urgent: w.Rank == throttle.Urgent,
+		})
+		if busy != nil {
+			t.Errorf("%s has no slot: %s", w.Key, busy.WaitsFor)
+			return
+		}
+		t.names <- w.Key.Namespace + "/" + w.Key.Name
+		pass(time.Second)
+	}
+	w.Until = time.Now().Add(lease)
+	t.Enqueue(&w)
+}
+
+// order lets all keys run, and returns them in the order of their starts.
+func (t *trial) order() []string {
+	pass(time.Minute)
+	var all []string
+	for len(t.names) > 0 {
+		all = append(all, <-t.names)
+	}
+	return all
+}
+
+// starts expects exactly these keys to be started, in this order.
+func (t *trial) starts(want ...string) {
+	t.Helper()
+	if got := t.order(); !slices.Equal(got, want) {
+		t.Errorf("started %q, want %q", got, want)
+	}
+}
+
+// end ends GETs after a second.
+func end(slots ...*throttle.Ticket) {
+	pass(time.Second)
+	for _, s := range slots {
+		s.End()
+	}
+}
+
+// waits queues a key with a lease of an hour.
+func (t *trial) waits(namespace, name string, rank throttle.Rank, since time.Time) {
+	t.enqueue(throttle.Waiter{
+		Key: pipeline.Key{Namespace: namespace, Name: name}, Want: 1, Rank: rank, Since: since,
+	}, time.Hour)
+}
+
+func TestAQueueIsOrderedByRankAndTime(t *testing.T) {
+	try(t, perHost(1), func(t *trial) {
+		now := time.Now()
+		slot := t.granted(on("a", "one"))
+		for i, rank := range []throttle.Rank{
+			throttle.Refresh, throttle.Wanted, throttle.Urgent, throttle.Refresh, throttle.Wanted,
+		} {
+			t.waits("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
+		}
+		end(slot)
+		t.starts("one/2", "one/4", "one/1", "one/3", "one/0")
+	})
+}
+
+func TestNamespacesTakeTurns(t *testing.T) {
+	try(t, perHost(2), func(t *trial) {
+		now := time.Now()
+		slots := []*throttle.Ticket{t.granted(on("a", "one")), t.granted(on("a", "two"))}
+		for i := range 4 {
+			t.waits("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
+		}
+		t.waits("two", "0", throttle.Refresh, now.Add(time.Second))
+		t.waits("two", "1", throttle.Refresh, now.Add(2*time.Second))
+		end(slots...)
+		order := t.order()
+		if len(order) != 6 || slices.Index(order, "two/0") > 1 || slices.Index(order, "two/1") > 3 {
+			t.Errorf("started %q", order)
+		}
+	})
+}
+
+func TestAnEditedKeyKeepsItsPlaceInTheQueue(t *testing.T) {
+	try(t, perHost(1), func(t *trial) {
+		now := time.Now()
+		slot := t.granted(on("a", "one"))
+		for i := range 3 {
+			t.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
+		}
+		edited := pipeline.Key{Namespace: "one", Name: "0"}
+		t.enqueue(throttle.Waiter{
+			Key: edited, Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
+		}, time.Hour)
+		if t.Waits(edited, 1) {
+			t.Error("the old want waits")
+		}
+		if !t.Waits(edited, 2) {
+			t.Error("the new want does not wait")
+		}
+		end(slot)
+		t.starts("one/0", "one/1", "one/2")
+	})
+}
+
+func TestAKeyIsNotStartedAfterItsLease(t *testing.T) {
+	try(t, perHost(3), func(t *trial) {
+		one, two := t.granted(on("a", "one")), t.granted(on("a", "one"))
+		t.enqueue(throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
+		t.waits("one", "long", throttle.Wanted, time.Now())
+		pass(2 * time.Second)
+		end(one, two)
+		t.starts("one/long")
+	})
+}
+
+func TestAPauseStopsTheQueueExceptForAnUrgentKey(t *testing.T) {
+	try(t, perHost(3), func(t *trial) {
+		slot := t.granted(on("a", "one"))
+		slot.Pause(3 * time.Second)
+		slot.End()
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("two", "urgent", throttle.Urgent, time.Now())
+		synctest.Wait()
+		if len(t.names) != 1 || <-t.names != "two/urgent" {
+			t.Error("not only the urgent key was started during the pause")
+		}
+		t.starts("one/0")
+	})
+}
+
+func TestNoNamespaceFillsTheQueues(t *testing.T) {
+	try(t, perHost(1), func(t *trial) {
+		slot := t.granted(on("a", "one"))
+		room := func(namespace string) (n int) {
+			for before := -1; before < t.Queued(); n++ {
+				before = t.Queued()
+				t.enqueue(throttle.Waiter{
+					Key: pipeline.Key{Namespace: namespace, Name: fmt.Sprint(n)}, Since: time.Now(), Bytes: 1<<20 - 512,
+				}, time.Minute)
+			}
+			return n - 1
+		}
+		if one, two, three := room("one"), room("two"), room("three"); one != 16 || two != 8 || three != 4 {
+			t.Errorf("%d, %d and %d keys wait", one, two, three)
+		}
+		end(slot)
+		pass(3 * time.Minute)
+		if n := t.Queued(); n != 0 {
+			t.Errorf("%d keys still wait", n)
+		}
+	})
+}
+
+func TestStopWaitsForStartedKeysAndStartsNoMore(t *testing.T) {
+	try(t, perHost(1), func(t *trial) {
+		slot := t.granted(on("a", "one"))
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("one", "1", throttle.Wanted, time.Now())
+		end(slot)
+		synctest.Wait()
+		began := time.Now()
+		t.Stop()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("stopped after %s", took)
+		}
+		t.starts("one/0")
+	})
+}
+
+func TestStartedKeysCountAgainstTheSlots(t *testing.T) {
+	cfg := perHost(4)
+	cfg.Slots = 2
+	try(t, cfg, func(t *trial) {
+		one, two := t.granted(on("a", "one")), t.granted(on("b", "one"))
+		t.waits("one", "0", throttle.Wanted, time.Now())
+		t.waits("one", "1", throttle.Wanted, time.Now())
+		pass(time.Second)
+		one.Release()
+		synctest.Wait()
+		if len(t.names) > 0 {
+			t.Error("started before the outcome of a GET was published")
+		}
+		one.End()
+		synctest.Wait()
+		if len(t.names) != 1 {
+			t.Errorf("started %d keys for one slot", len(t.names))
+		}
+		t.refused(on("c", "two"), v1.WaitsFor_WAITS_FOR_SLOTS)
+		two.End()
+		pass(time.Minute)
+	})
+}
