@@ -23,8 +23,8 @@ type offClock struct {
 	ahead time.Duration
 }
 
-func (c offClock) Now() time.Time                  { return c.RealClock.Now().Add(c.ahead) }
-func (c offClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (o offClock) Now() time.Time                  { return o.RealClock.Now().Add(o.ahead) }
+func (o offClock) Since(t time.Time) time.Duration { return o.Now().Sub(t) }
 
 // RunAt is Run with other intervals.
 func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Pace) error {

@@ -49,12 +49,12 @@ type brokerTime struct {
 }
 
 // Now returns the broker's time.
-func (c brokerTime) Now() time.Time {
-	if now := c.broker.Now(); !now.IsZero() {
+func (b brokerTime) Now() time.Time {
+	if now := b.broker.Now(); !now.IsZero() {
 		return now
 	}
-	return c.WithTicker.Now()
+	return b.WithTicker.Now()
 }
 
 // Since returns the time since t on the broker's clock.
-func (c brokerTime) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+func (b brokerTime) Since(t time.Time) time.Duration { return b.Now().Sub(t) }

@@ -60,8 +60,8 @@ func errorf(kind fault.Kind, format string, args ...any) error {
 type printable struct{ error }
 
 // Error returns the text without control characters other than line breaks.
-func (e printable) Error() string {
-	lines := strings.Split(e.error.Error(), "\n")
+func (p printable) Error() string {
+	lines := strings.Split(p.error.Error(), "\n")
 	for i, line := range lines {
 		lines[i] = printer.Printable(line)
 	}
@@ -69,7 +69,7 @@ func (e printable) Error() string {
 }
 
 // Unwrap returns the error.
-func (e printable) Unwrap() error { return e.error }
+func (p printable) Unwrap() error { return p.error }
 
 // usagef returns an error about the command line.
 func usagef(format string, args ...any) error { return errorf(fault.Usage, format, args...) }

@@ -304,7 +304,7 @@ const rateUsage = "rate limit of the fetches, such as 20/s, 600/m or 1000/h (0: 
 type fetchRate rate.Limit
 
 // Set implements pflag.Value.
-func (r *fetchRate) Set(text string) error {
+func (f *fetchRate) Set(text string) error {
 	number, unit, found := strings.Cut(text, "/")
 	if !found {
 		unit = "s"
@@ -314,17 +314,17 @@ func (r *fetchRate) Set(text string) error {
 	if err != nil || seconds == 0 || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
 		return fmt.Errorf("%q is not a rate such as 20/s or 600/m", text)
 	}
-	*r = fetchRate(n / seconds)
+	*f = fetchRate(n / seconds)
 	return nil
 }
 
 // String implements pflag.Value.
-func (r *fetchRate) String() string {
-	if *r == 0 {
+func (f *fetchRate) String() string {
+	if *f == 0 {
 		return "0"
 	}
-	return strconv.FormatFloat(float64(*r), 'g', -1, 64) + "/s"
+	return strconv.FormatFloat(float64(*f), 'g', -1, 64) + "/s"
 }
 
 // Type implements pflag.Value.
-func (r *fetchRate) Type() string { return "rate" }
+func (f *fetchRate) Type() string { return "rate" }

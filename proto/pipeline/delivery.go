@@ -165,10 +165,10 @@ type ClassError struct {
 }
 
 // Error returns the text of Err.
-func (e *ClassError) Error() string { return e.Err.Error() }
+func (c *ClassError) Error() string { return c.Err.Error() }
 
 // Unwrap returns Err.
-func (e *ClassError) Unwrap() error { return e.Err }
+func (c *ClassError) Unwrap() error { return c.Err }
 
 // FailureClass returns the failure class for a message that cannot be handled because of err.
 func FailureClass(err error) v1.FailureClass {

@@ -28,20 +28,20 @@ type LogOptions struct {
 }
 
 // BindFlags adds the flags of the options.
-func (o *LogOptions) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Level, "log-level", "info", "minimum log level: debug, info, warn or error")
-	fs.StringVar(&o.Format, "log-format", "auto", "log format: json, console, or auto: console on a terminal, else json")
+func (l *LogOptions) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&l.Level, "log-level", "info", "minimum log level: debug, info, warn or error")
+	fs.StringVar(&l.Format, "log-format", "auto", "log format: json, console, or auto: console on a terminal, else json")
 }
 
 // New returns a logger that writes to w, with the name of the service, if any.
-func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
-	level, err := zerolog.ParseLevel(o.Level)
-	if err != nil || o.Level == "" {
-		return zerolog.Nop(), fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", o.Level)
+func (l *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
+	level, err := zerolog.ParseLevel(l.Level)
+	if err != nil || l.Level == "" {
+		return zerolog.Nop(), fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", l.Level)
 	}
 	f, isFile := w.(*os.File)
 	terminal := isFile && isatty.IsTerminal(f.Fd())
-	switch o.Format {
+	switch l.Format {
 	case "json":
 	case "console":
 		w = console(w, terminal)
@@ -50,7 +50,7 @@ func (o *LogOptions) New(w io.Writer, name string) (zerolog.Logger, error) {
 			w = console(w, terminal)
 		}
 	default:
-		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", o.Format)
+		return zerolog.Nop(), fmt.Errorf("--log-format: %q is not one of json, console, auto", l.Format)
 	}
 	w = redacting{w}
 	log := zerolog.New(w).Level(level).With().Timestamp()
@@ -125,15 +125,15 @@ func NewSampledLog(log zerolog.Logger) *SampledLog {
 
 // Line returns a line to fill and send. It returns nil, on which all methods do nothing, if the
 // level is disabled or the burst of its kind is exhausted. There must be few kinds.
-func (l *SampledLog) Line(level zerolog.Level, name string) *zerolog.Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (s *SampledLog) Line(level zerolog.Level, name string) *zerolog.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	k := kind{level, name}
-	log, known := l.kinds[k]
+	log, known := s.kinds[k]
 	if !known {
-		after := &omitted{log: l.log, kind: name}
-		log = l.log.Sample(&zerolog.BurstSampler{Burst: LogBurst, Period: LogPeriod, NextSampler: after})
-		l.kinds[k] = log
+		after := &omitted{log: s.log, kind: name}
+		log = s.log.Sample(&zerolog.BurstSampler{Burst: LogBurst, Period: LogPeriod, NextSampler: after})
+		s.kinds[k] = log
 	}
 	return log.WithLevel(level) //nolint:zerologlint // the caller sends it
 }

@@ -30,20 +30,20 @@ type NATSOptions struct {
 }
 
 // BindFlags adds the flags of the options.
-func (o *NATSOptions) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.URL, "nats-url", nats.DefaultURL, "addresses of the NATS servers, separated by commas")
-	o.Files.BindFlags(fs)
+func (n *NATSOptions) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&n.URL, "nats-url", nats.DefaultURL, "addresses of the NATS servers, separated by commas")
+	n.Files.BindFlags(fs)
 }
 
 // Validate checks the options without connecting.
-func (o *NATSOptions) Validate() error {
-	for server := range strings.SplitSeq(o.URL, ",") {
+func (n *NATSOptions) Validate() error {
+	for server := range strings.SplitSeq(n.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {
 			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
 		}
 	}
-	return o.Files.Validate()
+	return n.Files.Validate()
 }
 
 // InboxPrefix is the prefix of a program's inboxes, which permissions can refer to.
@@ -53,11 +53,11 @@ func InboxPrefix(name string) string { return "_INBOX_" + name }
 // change of state once. Its inboxes begin with InboxPrefix.
 //
 // It returns once the broker has responded, or with ctx's error.
-func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
-	if err := o.Validate(); err != nil {
+func (n *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
+	if err := n.Validate(); err != nil {
 		return nil, err
 	}
-	state := &connectionState{log: log, part: part, servers: RedactServers(o.URL), connected: make(chan struct{})}
+	state := &connectionState{log: log, part: part, servers: RedactServers(n.URL), connected: make(chan struct{})}
 	sampled := log.Sample(&zerolog.BurstSampler{Burst: 5, Period: time.Minute})
 	opts := []nats.Option{
 		nats.Name("curl-me-that/" + name),
@@ -78,12 +78,12 @@ func (o *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 			sampled.Error().Err(err).Msg("NATS reported an error")
 		}),
 	}
-	opts = append(opts, o.Files.Options()...)
-	if o.Dial != nil {
-		opts = append(opts, o.Dial)
+	opts = append(opts, n.Files.Options()...)
+	if n.Dial != nil {
+		opts = append(opts, n.Dial)
 	}
 	state.down(nil)
-	nc, err := nats.Connect(o.URL, opts...)
+	nc, err := nats.Connect(n.URL, opts...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %s: %w", state.servers, err)
 	}
@@ -110,31 +110,31 @@ type connectionState struct {
 	once      sync.Once
 }
 
-func (s *connectionState) up(nc *nats.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isUp {
+func (c *connectionState) up(nc *nats.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isUp {
 		return
 	}
-	s.isUp, s.reported = true, false
-	s.part.Ready()
-	s.log.Info().Str("servers", s.servers).Msg("connected to NATS")
+	c.isUp, c.reported = true, false
+	c.part.Ready()
+	c.log.Info().Str("servers", c.servers).Msg("connected to NATS")
 	if flaw := pipeline.ServerFlaw(nc.ConnectedServerVersion()); flaw != "" {
-		s.log.Warn().Msg(flaw)
+		c.log.Warn().Msg(flaw)
 	}
-	s.once.Do(func() { close(s.connected) })
+	c.once.Do(func() { close(c.connected) })
 }
 
-func (s *connectionState) down(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isUp = false
-	s.part.NotReady("no connection to NATS")
-	if s.reported || err == nil {
+func (c *connectionState) down(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isUp = false
+	c.part.NotReady("no connection to NATS")
+	if c.reported || err == nil {
 		return
 	}
-	s.reported = true
-	s.log.Warn().Err(err).Str("servers", s.servers).Msg("no connection to NATS, retrying")
+	c.reported = true
+	c.log.Warn().Err(err).Str("servers", c.servers).Msg("no connection to NATS, retrying")
 }
 
 // NATSFiles are files with which a program and the NATS servers authenticate each other. Each may
@@ -151,25 +151,25 @@ type NATSFiles struct {
 }
 
 // BindFlags adds the flags of the files.
-func (f *NATSFiles) BindFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&f.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
-	fs.StringVar(&f.NKey, "nats-nkey", "", "file with a NATS NKey seed")
-	fs.StringVar(&f.CA, "nats-ca", "", "file with the certificates to trust for NATS")
-	fs.StringVar(&f.Cert, "nats-cert", "", "file with the client certificate for NATS")
-	fs.StringVar(&f.Key, "nats-key", "", "file with the key of the client certificate for NATS")
+func (n *NATSFiles) BindFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&n.Creds, "nats-creds", "", "file with a NATS user JWT and NKey seed")
+	fs.StringVar(&n.NKey, "nats-nkey", "", "file with a NATS NKey seed")
+	fs.StringVar(&n.CA, "nats-ca", "", "file with the certificates to trust for NATS")
+	fs.StringVar(&n.Cert, "nats-cert", "", "file with the client certificate for NATS")
+	fs.StringVar(&n.Key, "nats-key", "", "file with the key of the client certificate for NATS")
 }
 
 // Validate checks the files.
-func (f *NATSFiles) Validate() error {
+func (n *NATSFiles) Validate() error {
 	for flag, file := range map[string]string{
-		"nats-creds": f.Creds, "nats-nkey": f.NKey, "nats-ca": f.CA, "nats-cert": f.Cert, "nats-key": f.Key,
+		"nats-creds": n.Creds, "nats-nkey": n.NKey, "nats-ca": n.CA, "nats-cert": n.Cert, "nats-key": n.Key,
 	} {
 		if _, err := os.Stat(file); file != "" && err != nil {
 			return fmt.Errorf("--%s: %w (give the path of an existing file)", flag, err)
 		}
 	}
-	if f.Creds != "" {
-		contents, err := os.ReadFile(f.Creds)
+	if n.Creds != "" {
+		contents, err := os.ReadFile(n.Creds)
 		if err == nil {
 			_, err = nkeys.ParseDecoratedNKey(contents)
 		}
@@ -177,10 +177,10 @@ func (f *NATSFiles) Validate() error {
 			return fmt.Errorf("--nats-creds: %w", err)
 		}
 	}
-	if (f.Cert == "") != (f.Key == "") {
+	if (n.Cert == "") != (n.Key == "") {
 		return errors.New("--nats-cert and --nats-key must be set together")
 	}
-	for _, option := range f.Options() {
+	for _, option := range n.Options() {
 		if err := option(&nats.Options{}); err != nil {
 			return err
 		}
@@ -189,25 +189,25 @@ func (f *NATSFiles) Validate() error {
 }
 
 // Options returns the connection options for these files.
-func (f *NATSFiles) Options() []nats.Option {
+func (n *NATSFiles) Options() []nats.Option {
 	var opts []nats.Option
-	if f.Creds != "" {
-		opts = append(opts, nats.UserCredentials(f.Creds))
+	if n.Creds != "" {
+		opts = append(opts, nats.UserCredentials(n.Creds))
 	}
-	if f.NKey != "" {
+	if n.NKey != "" {
 		opts = append(opts, named("nats-nkey", func(c *nats.Options) error {
-			opt, err := nats.NkeyOptionFromSeed(f.NKey)
+			opt, err := nats.NkeyOptionFromSeed(n.NKey)
 			if err != nil {
 				return err
 			}
 			return opt(c)
 		}))
 	}
-	if f.CA != "" {
-		opts = append(opts, named("nats-ca", nats.RootCAs(f.CA)))
+	if n.CA != "" {
+		opts = append(opts, named("nats-ca", nats.RootCAs(n.CA)))
 	}
-	if f.Cert != "" {
-		opts = append(opts, named("nats-cert", nats.ClientCert(f.Cert, f.Key)))
+	if n.Cert != "" {
+		opts = append(opts, named("nats-cert", nats.ClientCert(n.Cert, n.Key)))
 	}
 	return opts
 }

@@ -135,20 +135,20 @@ const runningPart = "running"
 
 // Run connects to NATS, runs a service until ctx is done or the service fails, flushes published
 // messages, and closes the connection.
-func (h SharedRuntime) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
-	rt := &Runtime{Log: h.Log, Health: h.Health, Metrics: h.Metrics, Tracer: h.Tracer, running: h.running}
+func (s SharedRuntime) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
+	rt := &Runtime{Log: s.Log, Health: s.Health, Metrics: s.Metrics, Tracer: s.Tracer, running: s.running}
 	if rt.running == nil {
-		rt.running = h.Health.Part(runningPart)
+		rt.running = s.Health.Part(runningPart)
 	}
-	set := metric.New(h.Metrics, name)
+	set := metric.New(s.Metrics, name)
 	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
 	defer stopped()
 	measureBuild(set, name)
 	var err error
-	if h.WithoutNATS {
+	if s.WithoutNATS {
 		err = serve(ctx, rt)
 	} else {
-		err = h.connected(ctx, rt, set, name, serve)
+		err = s.connected(ctx, rt, set, name, serve)
 	}
 	if err == nil {
 		rt.Log.Info().Msg("stopped")
@@ -157,12 +157,12 @@ func (h SharedRuntime) Run(ctx context.Context, name string, serve func(context.
 }
 
 // connected runs a service with a connection to NATS.
-func (h SharedRuntime) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
+func (s SharedRuntime) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
 	serve func(context.Context, *Runtime) error,
 ) (err error) {
-	part := h.Health.Part("nats")
+	part := s.Health.Part("nats")
 	conn := measureConnection(set, part)
-	if rt.NATS, err = h.NATS.Connect(ctx, name, rt.Log, part); err != nil {
+	if rt.NATS, err = s.NATS.Connect(ctx, name, rt.Log, part); err != nil {
 		return err
 	}
 	defer rt.NATS.Close()

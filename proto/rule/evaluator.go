@@ -78,15 +78,15 @@ type Evaluated struct {
 
 // Failed returns the first rule that does not let the body pass, counted from 1, or 0 for the
 // selection, and the cause; Passed if there is none.
-func (o Evaluation) Failed() (number int, cause Cause) {
-	i := slices.IndexFunc(o.Expressions, func(x Evaluated) bool { return x.Cause != Passed })
+func (e Evaluation) Failed() (number int, cause Cause) {
+	i := slices.IndexFunc(e.Expressions, func(x Evaluated) bool { return x.Cause != Passed })
 	switch {
 	case i < 0:
 		return 0, Passed
-	case o.Expressions[i].IsRule:
+	case e.Expressions[i].IsRule:
 		number = i + 1
 	}
-	return number, o.Expressions[i].Cause
+	return number, e.Expressions[i].Cause
 }
 
 // Evaluator evaluates expressions. It is safe for concurrent use.

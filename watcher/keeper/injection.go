@@ -45,20 +45,20 @@ func readNamespace(m *metav1.PartialObjectMetadata) *namespace {
 
 // obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
 // until namespaces are listed.
-func (c *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
+func (i *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	problem := func(reason, message string) (*plan.Problem, bool) {
 		return &plan.Problem{Reason: reason, Message: message}, true
 	}
-	if !c.enabled {
+	if !i.enabled {
 		return problem(watchv1.ReasonPoliciesMissing,
 			"the operator has not enabled sidecars (sidecar.enabled of the chart), so no pod gets one")
 	}
-	if slices.Contains(c.protected, namespace) {
+	if slices.Contains(i.protected, namespace) {
 		return problem(watchv1.ReasonNamespaceNotEnabled,
 			"namespace "+namespace+" is protected; its pods get no sidecars")
 	}
-	labels, known := c.labels(namespace)
+	labels, known := i.labels(namespace)
 	if !known {
 		return nil, false
 	}
@@ -66,15 +66,15 @@ func (c *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) 
 		return problem(watchv1.ReasonNamespaceNotEnabled, "the pods of namespace "+namespace+
 			" get no sidecars until it has the label "+watchv1.InjectLabel+"="+watchv1.InjectValue)
 	}
-	return c.insecure(namespace, labels, p.Sidecar), true
+	return i.insecure(namespace, labels, p.Sidecar), true
 }
 
 // insecure returns the violations of the namespace's Pod Security standard by a sidecar, if any.
-func (c *injection) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
+func (i *injection) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// Invalid labels count as the strictest standard, as in the API server.
 	standard, _ := api.PolicyToEvaluate(labels, api.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
-	result := policy.AggregateCheckResults(c.security.EvaluatePod(standard.Enforce, &metav1.ObjectMeta{}, pod(sidecar)))
+	result := policy.AggregateCheckResults(i.security.EvaluatePod(standard.Enforce, &metav1.ObjectMeta{}, pod(sidecar)))
 	if result.Allowed {
 		return nil
 	}

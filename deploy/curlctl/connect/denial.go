@@ -18,41 +18,41 @@ type Denials struct {
 	waiting map[context.Context]context.CancelCauseFunc
 }
 
-func (r *Denials) add(e *PermissionError) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = e
-	for _, end := range r.waiting {
+func (d *Denials) add(e *PermissionError) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last = e
+	for _, end := range d.waiting {
 		end(e)
 	}
 }
 
 // CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause. Without
 // it, the denied request would wait until its timeout.
-func (r *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
+func (d *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.waiting == nil {
-		r.waiting = map[context.Context]context.CancelCauseFunc{}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.waiting == nil {
+		d.waiting = map[context.Context]context.CancelCauseFunc{}
 	}
-	r.waiting[ctx] = end
+	d.waiting[ctx] = end
 	return ctx, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.waiting, ctx)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.waiting, ctx)
 		end(nil)
 	}
 }
 
 // Since returns the last violation, or nil if it was before a time.
-func (r *Denials) Since(at time.Time) *PermissionError {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == nil || r.last.at.Before(at) {
+func (d *Denials) Since(at time.Time) *PermissionError {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last == nil || d.last.at.Before(at) {
 		return nil
 	}
-	return r.last
+	return d.last
 }
 
 // PermissionError means that the server denied an operation.
@@ -66,8 +66,8 @@ type PermissionError struct {
 }
 
 // Error implements error.
-func (e *PermissionError) Error() string {
-	return "this NATS user may not " + e.Operation + " " + e.Subject +
+func (p *PermissionError) Error() string {
+	return "this NATS user may not " + p.Operation + " " + p.Subject +
 		": use another identity (--context or --nats-creds), or ask for that permission"
 }
 

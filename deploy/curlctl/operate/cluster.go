@@ -27,15 +27,15 @@ type ClusterError struct {
 }
 
 // Error implements error.
-func (e *ClusterError) Error() string {
-	if apierrors.IsForbidden(e.Err) || apierrors.IsUnauthorized(e.Err) {
-		return "this Kubernetes user may not " + e.Operation
+func (c *ClusterError) Error() string {
+	if apierrors.IsForbidden(c.Err) || apierrors.IsUnauthorized(c.Err) {
+		return "this Kubernetes user may not " + c.Operation
 	}
-	return e.Operation + ": " + e.Err.Error()
+	return c.Operation + ": " + c.Err.Error()
 }
 
 // Unwrap returns the error of the API server.
-func (e *ClusterError) Unwrap() error { return e.Err }
+func (c *ClusterError) Unwrap() error { return c.Err }
 
 // Cluster reads Kubernetes with the rights of the user. Its errors are *ClusterError.
 type Cluster struct {

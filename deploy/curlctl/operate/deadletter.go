@@ -29,21 +29,21 @@ type DeadLetterFilter struct {
 }
 
 // subject returns the part of the filter that the server can apply.
-func (f DeadLetterFilter) subject() string {
-	host := f.Host
-	if f.address() {
+func (d DeadLetterFilter) subject() string {
+	host := d.Host
+	if d.address() {
 		host = "" // subjects have no addresses
 	}
-	return pipeline.DeadLetterSubjects(f.Reason, host, pipeline.Key{Namespace: f.Namespace, Name: f.Name, Key: f.Key})
+	return pipeline.DeadLetterSubjects(d.Reason, host, pipeline.Key{Namespace: d.Namespace, Name: d.Name, Key: d.Key})
 }
 
 // Exact reports whether the subject alone selects the entries, so that the server can count and purge them.
-func (f DeadLetterFilter) Exact() bool {
-	return f.Since.IsZero() && f.Until.IsZero() && f.Below == 0 && !f.address()
+func (d DeadLetterFilter) Exact() bool {
+	return d.Since.IsZero() && d.Until.IsZero() && d.Below == 0 && !d.address()
 }
 
 // address reports whether Host is an IP address.
-func (f DeadLetterFilter) address() bool { return pipeline.IsAddress(f.Host) }
+func (d DeadLetterFilter) address() bool { return pipeline.IsAddress(d.Host) }
 
 // DeadLetter is a fetch that failed for good, or a message that could not be handled.
 type DeadLetter struct {

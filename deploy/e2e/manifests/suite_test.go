@@ -195,19 +195,19 @@ func made(kind, namespace, name string) object {
 }
 
 // dryRun creates an object as a dry run and returns the API server's error or warnings.
-func (s *apiServer) dryRun(ctx context.Context, o object) (warnings string, err error) {
-	Expect(s.said.Clear()).To(Succeed())
-	err = s.apply(ctx, o, metav1.DryRunAll)
-	return string(s.said.Contents()), err
+func (a *apiServer) dryRun(ctx context.Context, o object) (warnings string, err error) {
+	Expect(a.said.Clear()).To(Succeed())
+	err = a.apply(ctx, o, metav1.DryRunAll)
+	return string(a.said.Contents()), err
 }
 
 // apply works like `kubectl apply --server-side --validate=strict`.
-func (s *apiServer) apply(ctx context.Context, o object, dryRun ...string) error {
+func (a *apiServer) apply(ctx context.Context, o object, dryRun ...string) error {
 	body, err := o.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	resource, err := s.Resource("", o)
+	resource, err := a.Resource("", o)
 	if err != nil {
 		return err
 	}

@@ -81,11 +81,11 @@ type configuredUser struct {
 }
 
 // named returns the publish permissions of a user whom the server knows by name instead of by key.
-func (u configuredUser) named(name string) jwt.Permission {
-	by := u.Permissions.Publish
+func (c configuredUser) named(name string) jwt.Permission {
+	by := c.Permissions.Publish
 	by.Allow = slices.Clone(by.Allow)
 	for i, subject := range by.Allow {
-		by.Allow[i] = strings.Replace(subject, u.NKey, name, 1)
+		by.Allow[i] = strings.Replace(subject, c.NKey, name, 1)
 	}
 	return by
 }
@@ -120,8 +120,8 @@ func (c configured) sorted() []string {
 	return names
 }
 
-func (a configuredAccount) commandsOf(name string, text io.Writer) {
-	for _, e := range a.Exports {
+func (c configuredAccount) commandsOf(name string, text io.Writer) {
+	for _, e := range c.Exports {
 		switch {
 		case e.Stream != "":
 			fmt.Fprintf(text, "nsc add export --account %s --subject '%s'\n", name, e.Stream)
@@ -131,7 +131,7 @@ func (a configuredAccount) commandsOf(name string, text io.Writer) {
 			fmt.Fprintf(text, "nsc add export --account %s --service --subject '%s'\n", name, e.Service)
 		}
 	}
-	for _, i := range a.Imports {
+	for _, i := range c.Imports {
 		if i.Stream.Account != "" {
 			fmt.Fprintf(text, "nsc add import --account %s --src-account %s --remote-subject '%s' --local-subject '%s'\n",
 				name, i.Stream.Account, i.Stream.Subject, i.To)
@@ -142,12 +142,12 @@ func (a configuredAccount) commandsOf(name string, text io.Writer) {
 	}
 }
 
-func (u configuredUser) commandOf(account, name string, text io.Writer) {
+func (c configuredUser) commandOf(account, name string, text io.Writer) {
 	fmt.Fprintf(text, "nsc add user --account %s --name %s", account, name)
-	for _, subject := range u.named(name).Allow {
+	for _, subject := range c.named(name).Allow {
 		fmt.Fprintf(text, " \\\n  --allow-pub '%s'", subject)
 	}
-	for _, subject := range u.Permissions.Subscribe.Allow {
+	for _, subject := range c.Permissions.Subscribe.Allow {
 		fmt.Fprintf(text, " \\\n  --allow-sub '%s'", subject)
 	}
 	fmt.Fprintln(text)

@@ -99,42 +99,42 @@ func newAttacker(ctx context.Context, b *broker, identity string) *attacker {
 }
 
 // victim returns an identity that is not compromised.
-func (s *attacker) victim() string {
-	if s.identity == "writer" {
+func (a *attacker) victim() string {
+	if a.identity == "writer" {
 		return "fetcher"
 	}
 	return "writer"
 }
 
-func (s *attacker) take(m *nats.Msg) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (a *attacker) take(m *nats.Msg) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for secret, what := range secrets {
 		if strings.Contains(string(m.Data), secret) {
-			s.read[what] = true
+			a.read[what] = true
 		}
 	}
 }
 
 // restore restores the state before the first attack.
-func (s *attacker) restore(ctx context.Context) {
+func (a *attacker) restore(ctx context.Context) {
 	GinkgoHelper()
 	// This also waits until the server has handled all requests of the attacker.
-	Eventually(ctx, s.fill).WithTimeout(recreateTimeout).Should(Succeed())
-	s.plant(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forged, s.read = 0, map[string]bool{}
+	Eventually(ctx, a.fill).WithTimeout(recreateTimeout).Should(Succeed())
+	a.plant(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forged, a.read = 0, map[string]bool{}
 }
 
 // fill recreates the streams, with the data to protect.
-func (s *attacker) fill(ctx context.Context) error {
-	for name := range s.js.StreamNames(ctx).Name() {
-		if err := s.js.DeleteStream(ctx, name); err != nil {
+func (a *attacker) fill(ctx context.Context) error {
+	for name := range a.js.StreamNames(ctx).Name() {
+		if err := a.js.DeleteStream(ctx, name); err != nil {
 			return err
 		}
 	}
-	if _, err := pipeline.Ensure(ctx, s.js, s.b.topology()); err != nil {
+	if _, err := pipeline.Ensure(ctx, a.js, a.b.topology()); err != nil {
 		return err
 	}
 	for _, m := range []struct{ subject, data string }{
@@ -142,7 +142,7 @@ func (s *attacker) fill(ctx context.Context) error {
 		{"curl.want.default.canary.key", "a want"},
 		{"curl.failure.Timeout.host.default.canary.key", "SECRET-LETTER"},
 	} {
-		if _, err := s.js.Publish(ctx, m.subject, []byte(m.data)); err != nil {
+		if _, err := a.js.Publish(ctx, m.subject, []byte(m.data)); err != nil {
 			return err
 		}
 	}
@@ -150,7 +150,7 @@ func (s *attacker) fill(ctx context.Context) error {
 	m.Data = []byte("SECRET-TIMER")
 	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano))
 	m.Header.Set("Nats-Schedule-Target", "curl.due.default.canary.key")
-	_, err := s.js.PublishMsg(ctx, m)
+	_, err := a.js.PublishMsg(ctx, m)
 	return err
 }
 
@@ -159,11 +159,11 @@ func planted(kind string, i int) string { return kind + "default.planted-" + str
 
 // plant stores the payloads of the targets on every subject that the identity may publish to. With a timer, it
 // also makes NATS publish them as wants.
-func (s *attacker) plant(ctx context.Context) {
+func (a *attacker) plant(ctx context.Context) {
 	GinkgoHelper()
 	forges := false
-	for i, t := range targets(s.inbox, s.victimInbox()) {
-		for _, subject := range s.may {
+	for i, t := range targets(a.inbox, a.victimInbox()) {
+		for _, subject := range a.may {
 			kind, ok := strings.CutSuffix(subject, "default.cm.key")
 			if !ok || strings.HasPrefix(subject, "$") {
 				continue
@@ -175,15 +175,15 @@ func (s *attacker) plant(ctx context.Context) {
 				m.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
 				m.Header.Set("Nats-Schedule-Target", planted("curl.want.", i))
 			}
-			Expect(s.nc.PublishMsg(m)).To(Succeed())
+			Expect(a.nc.PublishMsg(m)).To(Succeed())
 		}
 	}
-	Expect(s.nc.Flush()).To(Succeed())
+	Expect(a.nc.Flush()).To(Succeed())
 	if !forges {
 		return
 	}
 	Eventually(ctx, func() error {
-		stream, err := s.js.Stream(ctx, pipeline.Requests)
+		stream, err := a.js.Stream(ctx, pipeline.Requests)
 		if err == nil {
 			_, err = stream.GetLastMsgForSubject(ctx, planted("curl.want.", len(targets("", ""))-1))
 		}
@@ -191,11 +191,11 @@ func (s *attacker) plant(ctx context.Context) {
 	}).WithTimeout(recreateTimeout).Should(Succeed(), "the last planted want")
 }
 
-func (s *attacker) victimInbox() string { return "_INBOX_" + s.victim() + ".victim" }
+func (a *attacker) victimInbox() string { return "_INBOX_" + a.victim() + ".victim" }
 
 // requestsFor returns the payloads of requests to a subject. Responses are the i-th planted payload, an empty
 // message, an error and a message.
-func (s *attacker) requestsFor(subject, reply string, i int) []string {
+func (a *attacker) requestsFor(subject, reply string, i int) []string {
 	filter := planted("curl.want.", i)
 	switch {
 	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET.") && strings.Count(subject, ".") == 4:
@@ -239,28 +239,28 @@ func literal(subject string, i int) []string {
 }
 
 // attack sends every message that the identity may send, each with a reply subject.
-func (s *attacker) attack(i int, t target) {
+func (a *attacker) attack(i int, t target) {
 	GinkgoHelper()
-	for _, row := range s.may {
+	for _, row := range a.may {
 		for _, subject := range literal(row, i) {
-			for _, payload := range s.requestsFor(subject, t.subject, i) {
-				Expect(s.nc.PublishRequest(subject, t.subject, []byte(payload))).To(Succeed())
+			for _, payload := range a.requestsFor(subject, t.subject, i) {
+				Expect(a.nc.PublishRequest(subject, t.subject, []byte(payload))).To(Succeed())
 			}
 		}
 	}
 	// The response to this request comes after all others. A re-created consumer without a leader sends none.
-	info := s.may[slices.IndexFunc(s.may,
+	info := a.may[slices.IndexFunc(a.may,
 		func(subject string) bool { return strings.HasPrefix(subject, "$JS.API.CONSUMER.INFO.") })]
-	Eventually(func() error { return world.ErrorOf(s.nc.Request(info, nil, leaderless)) }).
+	Eventually(func() error { return world.ErrorOf(a.nc.Request(info, nil, leaderless)) }).
 		WithTimeout(recreateTimeout).Should(Succeed())
 }
 
 // see returns the state that must not change. It asks the leaders, because other replicas may lag behind.
-func (s *attacker) see(ctx context.Context) map[string]string {
+func (a *attacker) see(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	seen := map[string]string{}
-	for name := range s.js.StreamNames(ctx).Name() {
-		stream, err := s.js.Stream(ctx, name)
+	for name := range a.js.StreamNames(ctx).Name() {
+		stream, err := a.js.Stream(ctx, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) { // deleted meanwhile
 			continue
 		}
@@ -268,33 +268,33 @@ func (s *attacker) see(ctx context.Context) map[string]string {
 		info := stream.CachedInfo()
 		config := suitetest.Must(json.Marshal(info.Config))
 		seen["stream "+name] = info.Created.String() + string(config)
-		s.seeConsumers(ctx, stream, seen)
+		a.seeConsumers(ctx, stream, seen)
 		for what, subject := range map[string]string{
 			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key",
 			"body":        "curl.result.content.default.canary.key",
 			"dead letter": "curl.failure.Timeout.host.default.canary.key",
 			"removed":     "curl.result.reconcile.default.canary.key",
 		} {
-			if m := s.last(ctx, name, subject); m != "" {
+			if m := a.last(ctx, name, subject); m != "" {
 				seen["canary "+what] = m
 			}
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	seen["inbox of another"] = strconv.Itoa(s.forged)
-	for what := range s.read {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	seen["inbox of another"] = strconv.Itoa(a.forged)
+	for what := range a.read {
 		seen["read "+what] = "yes"
 	}
 	return seen
 }
 
 // last returns the sequence and payload of the last message of a subject, or "" without one.
-func (s *attacker) last(ctx context.Context, stream, subject string) string {
+func (a *attacker) last(ctx context.Context, stream, subject string) string {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	m := suitetest.Must(s.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
+	m := suitetest.Must(a.js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream,
 		[]byte(`{"last_by_subj":"`+subject+`"}`)))
 	var answer struct {
 		Message struct {
@@ -311,7 +311,7 @@ func (s *attacker) last(ctx context.Context, stream, subject string) string {
 	return fmt.Sprintf("%d %q", answer.Message.Seq, answer.Message.Data)
 }
 
-func (s *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
+func (a *attacker) seeConsumers(ctx context.Context, stream jetstream.Stream, seen map[string]string) {
 	GinkgoHelper()
 	for info := range stream.ListConsumers(ctx).Info() {
 		config := suitetest.Must(json.Marshal(info.Config))
@@ -333,9 +333,9 @@ var rows = map[string][]string{
 }
 
 // broken returns the changes that the row of the identity does not allow.
-func (s *attacker) broken(before, after map[string]string) []string {
+func (a *attacker) broken(before, after map[string]string) []string {
 	return slices.DeleteFunc(changed(before, after), func(what string) bool {
-		return slices.ContainsFunc(rows[s.identity], func(own string) bool { return strings.HasPrefix(what, own) })
+		return slices.ContainsFunc(rows[a.identity], func(own string) bool { return strings.HasPrefix(what, own) })
 	})
 }
 
@@ -352,54 +352,54 @@ func changed(before, after map[string]string) []string {
 }
 
 // tryAll tries all targets and returns the harm done. A late effect may count for a later target.
-func (s *attacker) tryAll(ctx context.Context) []string {
+func (a *attacker) tryAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
-	before := s.see(ctx)
-	for i, t := range targets(s.inbox, s.victimInbox()) {
-		s.attack(i, t)
-		after := s.see(ctx)
-		if harm := s.broken(before, after); len(harm) > 0 {
-			done = append(done, s.identity+" by a reply to "+t.subject+": "+strings.Join(harm, ", "))
-			s.settle(ctx)
-			s.restore(ctx)
-			after = s.see(ctx)
+	before := a.see(ctx)
+	for i, t := range targets(a.inbox, a.victimInbox()) {
+		a.attack(i, t)
+		after := a.see(ctx)
+		if harm := a.broken(before, after); len(harm) > 0 {
+			done = append(done, a.identity+" by a reply to "+t.subject+": "+strings.Join(harm, ", "))
+			a.settle(ctx)
+			a.restore(ctx)
+			after = a.see(ctx)
 		}
 		before = after
 	}
 	if len(done) == 0 {
-		Consistently(ctx, func() []string { return s.broken(before, s.see(ctx)) }).
+		Consistently(ctx, func() []string { return a.broken(before, a.see(ctx)) }).
 			Should(BeEmpty(), "late effects of an attempt")
 	}
 	return done
 }
 
 // settle waits until the state stops changing.
-func (s *attacker) settle(ctx context.Context) {
+func (a *attacker) settle(ctx context.Context) {
 	GinkgoHelper()
-	last := s.see(ctx)
+	last := a.see(ctx)
 	Eventually(ctx, func() []string {
 		before := last
-		last = s.see(ctx)
+		last = a.see(ctx)
 		return changed(before, last)
 	}).WithTimeout(recreateTimeout).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
 // reach sends every request of the identity in its proper form, because a request without a responder can do no
 // harm and proves nothing.
-func (s *attacker) reach(ctx context.Context) {
+func (a *attacker) reach(ctx context.Context) {
 	GinkgoHelper()
-	for _, subject := range s.may {
+	for _, subject := range a.may {
 		if strings.HasPrefix(subject, "$JS.ACK.") {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, responseTimeout)
-		m, err := s.nc.RequestWithContext(limited, subject, []byte(s.requestsFor(subject, s.inbox, 0)[0]))
+		m, err := a.nc.RequestWithContext(limited, subject, []byte(a.requestsFor(subject, a.inbox, 0)[0]))
 		cancel()
-		Expect(err).NotTo(HaveOccurred(), "%s asks %s", s.identity, subject)
-		Expect(string(m.Data)).NotTo(ContainSubstring("not enabled"), "%s asks %s", s.identity, subject)
+		Expect(err).NotTo(HaveOccurred(), "%s asks %s", a.identity, subject)
+		Expect(string(m.Data)).NotTo(ContainSubstring("not enabled"), "%s asks %s", a.identity, subject)
 	}
-	s.restore(ctx)
+	a.restore(ctx)
 }
 
 // leaderless is how long to wait for a response, which a consumer without a leader never sends.
@@ -481,9 +481,9 @@ var inRequests = []string{
 }
 
 // forge sends a message with forged headers to every subject that the identity may publish to.
-func (s *attacker) forge(ctx context.Context, f forged) {
+func (a *attacker) forge(ctx context.Context, f forged) {
 	GinkgoHelper()
-	for _, row := range s.may {
+	for _, row := range a.may {
 		if f.stored() && !strings.HasPrefix(row, "curl.") {
 			continue
 		}
@@ -491,48 +491,48 @@ func (s *attacker) forge(ctx context.Context, f forged) {
 		m.Header = f.header
 		if f.stored() {
 			limited, cancel := context.WithTimeout(ctx, responseTimeout)
-			_, err := s.nc.RequestMsgWithContext(limited, m) // the response may be an error
+			_, err := a.nc.RequestMsgWithContext(limited, m) // the response may be an error
 			cancel()
 			Expect(err).NotTo(HaveOccurred())
 		} else {
-			m.Reply = s.inbox
-			Expect(s.nc.PublishMsg(m)).To(Succeed())
+			m.Reply = a.inbox
+			Expect(a.nc.PublishMsg(m)).To(Succeed())
 		}
 	}
-	Expect(s.nc.Flush()).To(Succeed())
+	Expect(a.nc.Flush()).To(Succeed())
 	if f.header.Get("Nats-Schedule") != "" {
-		s.fired(ctx)
+		a.fired(ctx)
 	}
 }
 
 // fired waits until a timer of the spec has fired, and therefore all earlier ones.
-func (s *attacker) fired(ctx context.Context) {
+func (a *attacker) fired(ctx context.Context) {
 	GinkgoHelper()
 	m := nats.NewMsg("curl.timer.default.last.key")
 	m.Header.Set("Nats-Schedule", "@at "+time.Now().Add(300*time.Millisecond).UTC().Format(time.RFC3339Nano))
 	m.Header.Set("Nats-Schedule-Target", "curl.due.default.last.key")
-	before := suitetest.Must(s.js.PublishMsg(ctx, m))
-	stream := suitetest.Must(s.js.Stream(ctx, pipeline.Requests))
+	before := suitetest.Must(a.js.PublishMsg(ctx, m))
+	stream := suitetest.Must(a.js.Stream(ctx, pipeline.Requests))
 	Eventually(ctx, stream.GetLastMsgForSubject).WithArguments("curl.due.default.last.key").WithTimeout(recreateTimeout).
 		Should(HaveField("Sequence", BeNumerically(">", before.Sequence)))
 }
 
 // forgeAll tries all headers and returns the changes that they made.
-func (s *attacker) forgeAll(ctx context.Context) []string {
+func (a *attacker) forgeAll(ctx context.Context) []string {
 	GinkgoHelper()
 	var done []string
-	before := s.see(ctx)
+	before := a.see(ctx)
 	for _, f := range headers() {
-		s.forge(ctx, f)
-		after := s.see(ctx)
-		harm := s.broken(before, after)
+		a.forge(ctx, f)
+		after := a.see(ctx)
+		harm := a.broken(before, after)
 		if f.stored() {
 			harm = changed(before, after)
 		}
 		if len(harm) > 0 {
 			done = append(done, f.name+": "+strings.Join(harm, ", "))
-			s.restore(ctx)
-			after = s.see(ctx)
+			a.restore(ctx)
+			after = a.see(ctx)
 		}
 		before = after
 	}

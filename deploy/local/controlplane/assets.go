@@ -53,13 +53,13 @@ type Programs struct {
 }
 
 // Etcd returns the path of etcd.
-func (b Programs) Etcd() string { return filepath.Join(b.Dir, etcd) }
+func (p Programs) Etcd() string { return filepath.Join(p.Dir, etcd) }
 
 // APIServer returns the path of kube-apiserver.
-func (b Programs) APIServer() string { return filepath.Join(b.Dir, apiServer) }
+func (p Programs) APIServer() string { return filepath.Join(p.Dir, apiServer) }
 
 // Kubectl returns the path of kubectl.
-func (b Programs) Kubectl() string { return filepath.Join(b.Dir, kubectl) }
+func (p Programs) Kubectl() string { return filepath.Join(p.Dir, kubectl) }
 
 // FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a
 // cache, which it fills from an archive of envtest or by a build from source, which takes minutes.
@@ -97,15 +97,15 @@ func Kubectl() (string, bool) {
 	return found.Kubectl(), err == nil
 }
 
-func (o ProgramOptions) programs() []string {
-	if _, err := exec.LookPath(kubectl); err == nil && o.AnyKubectl {
+func (p ProgramOptions) programs() []string {
+	if _, err := exec.LookPath(kubectl); err == nil && p.AnyKubectl {
 		return []string{etcd, apiServer}
 	}
 	return []string{etcd, apiServer, kubectl}
 }
 
 // needed is a list of the programs, for people.
-func (o ProgramOptions) needed() string { return strings.Join(o.programs(), ", ") }
+func (p ProgramOptions) needed() string { return strings.Join(p.programs(), ", ") }
 
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
@@ -114,12 +114,12 @@ func cacheDir() (string, error) {
 
 // binariesIn returns the programs in dir. The error wraps ErrMissing and names the first program that is missing
 // or cannot be executed.
-func (o ProgramOptions) binariesIn(dir string) (Programs, error) {
+func (p ProgramOptions) binariesIn(dir string) (Programs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Programs{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
-	for _, name := range o.programs() {
+	for _, name := range p.programs() {
 		info, err := os.Stat(filepath.Join(dir, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -134,54 +134,54 @@ func (o ProgramOptions) binariesIn(dir string) (Programs, error) {
 }
 
 // built and fetched are the folders of programs that were built from source or fetched from an archive.
-func (o ProgramOptions) built() string   { return filepath.Join(o.Cache, versionHash()) }
-func (o ProgramOptions) fetched() string { return o.built() + "-envtest" }
+func (p ProgramOptions) built() string   { return filepath.Join(p.Cache, versionHash()) }
+func (p ProgramOptions) fetched() string { return p.built() + "-envtest" }
 
 // find returns the programs if the cache has them.
-func (o ProgramOptions) find() (found Programs, err error) {
-	if found, err = o.binariesIn(o.built()); err != nil && !o.Build {
-		found, err = o.binariesIn(o.fetched())
+func (p ProgramOptions) find() (found Programs, err error) {
+	if found, err = p.binariesIn(p.built()); err != nil && !p.Build {
+		found, err = p.binariesIn(p.fetched())
 	}
 	return found, err
 }
 
 // fill downloads or builds the programs, after waiting for other processes that do the same.
-func (o ProgramOptions) fill(ctx context.Context) (Programs, error) {
-	if found, err := o.find(); err == nil {
+func (p ProgramOptions) fill(ctx context.Context) (Programs, error) {
+	if found, err := p.find(); err == nil {
 		return found, nil
 	}
-	if err := os.MkdirAll(o.Cache, 0o750); err != nil {
+	if err := os.MkdirAll(p.Cache, 0o750); err != nil {
 		return Programs{}, fmt.Errorf("create the cache of the control plane: %w", err)
 	}
-	lock, err := o.lock(ctx)
+	lock, err := p.lock(ctx)
 	if err != nil {
 		return Programs{}, err
 	}
 	defer lock.Unlock()
-	if found, err := o.find(); err == nil {
+	if found, err := p.find(); err == nil {
 		return found, nil
 	}
-	if !o.Build {
-		if err = o.provide(o.fetched(), func(scratch string) error { return o.fetch(ctx, scratch) }); err != nil {
-			o.display.note("control plane: no archive of envtest, building from source: %s", err)
+	if !p.Build {
+		if err = p.provide(p.fetched(), func(scratch string) error { return p.fetch(ctx, scratch) }); err != nil {
+			p.display.note("control plane: no archive of envtest, building from source: %s", err)
 		}
 	}
-	if o.Build || err != nil {
-		if err := o.provide(o.built(), func(scratch string) error { return o.build(ctx, scratch) }); err != nil {
+	if p.Build || err != nil {
+		if err := p.provide(p.built(), func(scratch string) error { return p.build(ctx, scratch) }); err != nil {
 			return Programs{}, err
 		}
 	}
-	o.display.show("control plane: stored in %s", o.Cache)
-	return o.find()
+	p.display.show("control plane: stored in %s", p.Cache)
+	return p.find()
 }
 
 // lock polls, because a blocking flock cannot be cancelled.
-func (o ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
-	lock := flock.New(filepath.Join(o.Cache, "lock"))
+func (p ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(p.Cache, "lock"))
 	if locked, err := lock.TryLock(); locked || err != nil {
 		return lock, err
 	}
-	o.display.show("waiting for another process that builds the control plane")
+	p.display.show("waiting for another process that builds the control plane")
 	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
 		return nil, fmt.Errorf("wait for another build of the control plane: %w", err)
 	}
@@ -190,7 +190,7 @@ func (o ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
 
 // provide fills a folder next to target and then renames it, so that an interrupted process never leaves an
 // incomplete target.
-func (o ProgramOptions) provide(target string, fill func(scratch string) error) error {
+func (p ProgramOptions) provide(target string, fill func(scratch string) error) error {
 	scratch := target + ".new"
 	if err := os.RemoveAll(scratch); err != nil {
 		return fmt.Errorf("remove an interrupted build: %w", err)
@@ -202,7 +202,7 @@ func (o ProgramOptions) provide(target string, fill func(scratch string) error) 
 	if err := fill(scratch); err != nil {
 		return err
 	}
-	if _, err := o.binariesIn(scratch); err != nil {
+	if _, err := p.binariesIn(scratch); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(target), os.Rename(scratch, target)); err != nil {

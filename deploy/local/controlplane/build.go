@@ -52,15 +52,15 @@ func versionHash() string {
 }
 
 // build builds the programs into scratch.
-func (o ProgramOptions) build(ctx context.Context, scratch string) error {
+func (p ProgramOptions) build(ctx context.Context, scratch string) error {
 	for name, content := range map[string][]byte{"go.mod": goMod, "go.sum": goSum} {
 		if err := os.WriteFile(filepath.Join(scratch, name), content, 0o600); err != nil {
 			return fmt.Errorf("write the module to build: %w", err)
 		}
 	}
-	err := o.compile(ctx, scratch)
+	err := p.compile(ctx, scratch)
 	if errors.Is(err, ErrNoToolchain) {
-		return fmt.Errorf("%w: install Go or set %s to a folder with %s", err, EnvDir, o.needed())
+		return fmt.Errorf("%w: install Go or set %s to a folder with %s", err, EnvDir, p.needed())
 	}
 	if err != nil {
 		return fmt.Errorf("build the control plane: %w", err)
@@ -74,7 +74,7 @@ func (o ProgramOptions) build(ctx context.Context, scratch string) error {
 
 // compile runs `go list` to download the sources and to count the stale packages, whose names `go build -v` prints.
 // Meanwhile it builds etcd, whose sources come first.
-func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
+func (p ProgramOptions) compile(ctx context.Context, scratch string) error {
 	env := []string{
 		"GOWORK=off", "GO111MODULE=on", "GOFLAGS=-mod=readonly",
 		"GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
@@ -89,7 +89,7 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 			stale++
 		} else if strings.HasPrefix(line, "go: downloading ") {
 			downloads++
-			o.display.show("control plane: downloading the sources, modules: %d", downloads)
+			p.display.show("control plane: downloading the sources, modules: %d", downloads)
 		}
 	}
 	compiled := func(line string) {
@@ -97,15 +97,15 @@ func (o ProgramOptions) compile(ctx context.Context, scratch string) error {
 			built.Add(1)
 		}
 		if all := total.Load(); all > 0 {
-			o.display.show("control plane "+kubernetesVersion()+": %d of %d packages", min(built.Load(), all), all)
+			p.display.show("control plane "+kubernetesVersion()+": %d of %d packages", min(built.Load(), all), all)
 		}
 	}
-	o.display.show("control plane: looking up the sources")
+	p.display.show("control plane: looking up the sources")
 	if err := withoutFakes(ctx, scratch, env); err != nil {
 		return err
 	}
 	common := append(flags, etcdPackage)
-	for _, name := range o.programs()[1:] {
+	for _, name := range p.programs()[1:] {
 		common = append(common, "k8s.io/kubernetes/cmd/"+name)
 	}
 	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, common...)

@@ -28,9 +28,9 @@ const (
 
 // fetch downloads the newest archive of the pinned minor version. The client compares its
 // checksum with the list.
-func (o ProgramOptions) fetch(ctx context.Context, scratch string) error {
-	o.display.show("control plane: looking for an archive of envtest")
-	releases := &remote.HTTPClient{Log: logr.Discard(), IndexURL: o.Index}
+func (p ProgramOptions) fetch(ctx context.Context, scratch string) error {
+	p.display.show("control plane: looking for an archive of envtest")
+	releases := &remote.HTTPClient{Log: logr.Discard(), IndexURL: p.Index}
 	release, platform, err := newest(ctx, releases)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (o ProgramOptions) fetch(ctx context.Context, scratch string) error {
 	defer file.Close()
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{display: o.display})); err != nil {
+	if err := releases.GetVersion(ctx, release, platform, io.MultiWriter(file, &counter{display: p.display})); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

@@ -27,37 +27,37 @@ func NewDNS() *DNS {
 }
 
 // Set makes name resolve to addrs.
-func (s *DNS) Set(name string, addrs ...string) { s.Rebind(name, addrs) }
+func (d *DNS) Set(name string, addrs ...string) { d.Rebind(name, addrs) }
 
 // Rebind makes name resolve to each of the lists in turn, one per lookup, and to the last one after
 // that.
-func (s *DNS) Rebind(name string, lists ...[]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answers[plain(name)] = lists
-	clear(s.asked)
+func (d *DNS) Rebind(name string, lists ...[]string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answers[plain(name)] = lists
+	clear(d.asked)
 }
 
 // SetOther makes all names without an entry resolve to addrs.
-func (s *DNS) SetOther(addrs ...string) { s.Rebind("", addrs) }
+func (d *DNS) SetOther(addrs ...string) { d.Rebind("", addrs) }
 
 // Questions returns the number of questions since the last answer was set, for all names and types.
-func (s *DNS) Questions() (total int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.asked {
+func (d *DNS) Questions() (total int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, n := range d.asked {
 		total += n
 	}
 	return total
 }
 
 // Resolver returns a resolver that asks only this server.
-func (s *DNS) Resolver() *net.Resolver {
+func (d *DNS) Resolver() *net.Resolver {
 	return &net.Resolver{
 		PreferGo: true,
 		Dial: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
-			go s.serve(server)
+			go d.serve(server)
 			return client, nil
 		},
 	}
@@ -66,24 +66,24 @@ func (s *DNS) Resolver() *net.Resolver {
 func plain(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // serve responds to one question, as over TCP (RFC 1035 section 4.2.2).
-func (s *DNS) serve(conn net.Conn) {
+func (d *DNS) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	packet := make([]byte, 4<<10)
 	n, err := conn.Read(packet)
 	if err != nil || n < 2 {
 		return
 	}
-	if reply, err := s.reply(packet[2:n]); err == nil {
+	if reply, err := d.reply(packet[2:n]); err == nil {
 		_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...))
 	}
 }
 
-func (s *DNS) reply(packet []byte) ([]byte, error) {
+func (d *DNS) reply(packet []byte) ([]byte, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(packet); err != nil || len(m.Questions) != 1 {
 		return nil, errors.New("not one question")
 	}
-	found, known := s.look(m.Questions[0])
+	found, known := d.look(m.Questions[0])
 	m.Response, m.RecursionAvailable, m.Answers, m.Additionals = true, true, records(m.Questions[0], found), nil
 	if !known {
 		m.RCode = dnsmessage.RCodeNameError
@@ -92,14 +92,14 @@ func (s *DNS) reply(packet []byte) ([]byte, error) {
 }
 
 // look finds the answer. It counts questions per family, because one lookup sends one for each.
-func (s *DNS) look(q dnsmessage.Question) (addrs []string, known bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	turn := s.asked[q]
-	s.asked[q]++
-	answers := s.answers[plain(q.Name.String())]
+func (d *DNS) look(q dnsmessage.Question) (addrs []string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	turn := d.asked[q]
+	d.asked[q]++
+	answers := d.answers[plain(q.Name.String())]
 	if len(answers) == 0 {
-		answers = s.answers[""]
+		answers = d.answers[""]
 	}
 	if len(answers) == 0 {
 		return nil, false

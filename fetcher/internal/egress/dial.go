@@ -97,42 +97,42 @@ type dialCheck struct {
 }
 
 // control is net.Dialer.Control: it runs after the socket is created and before it connects.
-func (c *dialCheck) control(network, address string, _ syscall.RawConn) error {
-	err := c.decide(address)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (d *dialCheck) control(network, address string, _ syscall.RawConn) error {
+	err := d.decide(address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
 	case err != nil:
-		c.denied = err
+		d.denied = err
 		return err
-	case c.permitted == maxAttempts:
+	case d.permitted == maxAttempts:
 		return errors.New("host has too many addresses")
 	}
-	c.permitted++
-	if c.policy.dialling.deny != nil {
-		return c.policy.dialling.deny(network, address)
+	d.permitted++
+	if d.policy.dialling.deny != nil {
+		return d.policy.dialling.deny(network, address)
 	}
 	return nil
 }
 
-func (c *dialCheck) decide(address string) error {
+func (d *dialCheck) decide(address string) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || at.Port() != c.target.port {
+	if err != nil || at.Port() != d.target.port {
 		return &DeniedError{Rule: RuleAddress}
 	}
-	return c.policy.address(c.target, at.Addr())
+	return d.policy.address(d.target, at.Addr())
 }
 
 // explain chooses the error of a failed dial. net.Dialer returns the error of the first attempt,
 // which may be a denial although other attempts failed for other reasons.
-func (c *dialCheck) explain(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (d *dialCheck) explain(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
-	case c.denied == nil:
+	case d.denied == nil:
 		return err
-	case c.permitted == 0:
-		return c.denied
+	case d.permitted == 0:
+		return d.denied
 	case errors.Is(err, ErrDenied):
 		return ErrUnreachable
 	}

@@ -67,7 +67,7 @@ func errTooLarge(limit int64) *Error {
 // handshakeError marks an error of a TLS handshake.
 type handshakeError struct{ error }
 
-func (e *handshakeError) Unwrap() error { return e.error }
+func (h *handshakeError) Unwrap() error { return h.error }
 
 // failure returns the Error for the cause of a failed GET.
 func (x *exchange) failure(cause error) *Error {

@@ -59,7 +59,7 @@ type headerEntry struct {
 }
 
 // tls returns the current identity (nil if there is none).
-func (e *headerEntry) tls() *clientIdentity { return cmp.Or(e.identity.Value(), e.fixed) }
+func (h *headerEntry) tls() *clientIdentity { return cmp.Or(h.identity.Value(), h.fixed) }
 
 type clientCertificate struct {
 	CertFile string `yaml:"certFile"`
@@ -67,8 +67,8 @@ type clientCertificate struct {
 }
 
 // look reads the files of the entries again.
-func (f *headerFile) look(report func(path string, err error)) {
-	for _, e := range f.entries {
+func (h *headerFile) look(report func(path string, err error)) {
+	for _, e := range h.entries {
 		e.bearer.Poll(report)
 		e.secret.Poll(report)
 		e.identity.Poll(report)
@@ -76,9 +76,9 @@ func (f *headerFile) look(report func(path string, err error)) {
 }
 
 // forHost returns the entries for a host that a namespace may use.
-func (f *headerFile) forHost(namespace, host string) hostEntries {
-	marks := make([]byte, len(f.entries))
-	for i, e := range f.entries {
+func (h *headerFile) forHost(namespace, host string) hostEntries {
+	marks := make([]byte, len(h.entries))
+	for i, e := range h.entries {
 		if e.host.Match(host) && e.isFor(namespace) {
 			marks[i] = 1
 		}
@@ -86,7 +86,7 @@ func (f *headerFile) forHost(namespace, host string) hostEntries {
 	if !slices.Contains(marks, 1) {
 		return hostEntries{}
 	}
-	return hostEntries{file: f, marks: string(marks)}
+	return hostEntries{file: h, marks: string(marks)}
 }
 
 // find returns the first entry that matches a URL of the host.
@@ -99,19 +99,19 @@ func (h hostEntries) find(u *url.URL) *headerEntry {
 	return nil
 }
 
-func (e *headerEntry) isFor(namespace string) bool {
-	return slices.ContainsFunc(e.namespaces, func(n egress.Pattern) bool { return n.Match(namespace) })
+func (h *headerEntry) isFor(namespace string) bool {
+	return slices.ContainsFunc(h.namespaces, func(n egress.Pattern) bool { return n.Match(namespace) })
 }
 
 // fits reports whether scheme, port and path of a URL match the entry.
-func (e *headerEntry) fits(u *url.URL) bool {
-	if !slices.Contains(e.Schemes, u.Scheme) || !headerfile.Below(cmp.Or(u.RawPath, u.EscapedPath()), e.PathPrefix) {
+func (h *headerEntry) fits(u *url.URL) bool {
+	if !slices.Contains(h.Schemes, u.Scheme) || !headerfile.Below(cmp.Or(u.RawPath, u.EscapedPath()), h.PathPrefix) {
 		return false
 	}
-	if len(e.Ports) == 0 {
+	if len(h.Ports) == 0 {
 		return egress.Port(u) == egress.Port(&url.URL{Scheme: u.Scheme})
 	}
-	return slices.ContainsFunc(e.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
+	return slices.ContainsFunc(h.Ports, func(p int) bool { return strconv.Itoa(p) == egress.Port(u) })
 }
 
 // errHeaderFile means that the file, or one of its entries, has the wrong format.
@@ -163,39 +163,39 @@ func compileEntries(entries []*headerEntry, dir string) (*headerFile, error) {
 }
 
 // compile validates the entry, and sets the defaults.
-func (e *headerEntry) compile() (err error) {
-	if e.host, err = egress.ParsePattern(e.Host); err != nil {
+func (h *headerEntry) compile() (err error) {
+	if h.host, err = egress.ParsePattern(h.Host); err != nil {
 		return fmt.Errorf("host: %w", err)
 	}
-	for _, n := range e.Namespaces {
+	for _, n := range h.Namespaces {
 		namespace, err := egress.ParsePattern(n)
 		if err != nil {
 			return fmt.Errorf("namespaces: %w", err)
 		}
-		e.namespaces = append(e.namespaces, namespace)
+		h.namespaces = append(h.namespaces, namespace)
 	}
-	if len(e.Schemes) == 0 {
-		e.Schemes = []string{"https"}
+	if len(h.Schemes) == 0 {
+		h.Schemes = []string{"https"}
 	}
-	c := e.ClientCertificate
+	c := h.ClientCertificate
 	switch {
-	case len(e.Namespaces) == 0:
+	case len(h.Namespaces) == 0:
 		return errors.New("add namespaces, such as namespaces: [team-a], or namespaces: [\"*\"] for all")
-	case slices.ContainsFunc(e.Schemes, func(s string) bool { return s != "http" && s != "https" }):
+	case slices.ContainsFunc(h.Schemes, func(s string) bool { return s != "http" && s != "https" }):
 		return errors.New("schemes must be http or https")
-	case slices.ContainsFunc(e.Ports, func(p int) bool { return p < 1 || p > 65535 }):
+	case slices.ContainsFunc(h.Ports, func(p int) bool { return p < 1 || p > 65535 }):
 		return errors.New("ports must be from 1 to 65535")
-	case e.PathPrefix != "" && (e.PathPrefix[0] != '/' || !headerfile.Below(e.PathPrefix, e.PathPrefix)):
+	case h.PathPrefix != "" && (h.PathPrefix[0] != '/' || !headerfile.Below(h.PathPrefix, h.PathPrefix)):
 		return errors.New("pathPrefix must start with a slash and mean the same to every server")
-	case e.OAuth2 != nil && e.BearerFile != "":
+	case h.OAuth2 != nil && h.BearerFile != "":
 		return errors.New("oauth2 and bearerFile exclude each other")
 	case c != nil && (c.CertFile == "" || c.KeyFile == ""):
 		return errors.New("clientCertificate: add certFile and keyFile")
-	case len(e.Headers) == 0 && e.OAuth2 == nil && c == nil &&
-		e.BearerFile+e.CAFile+e.Certificate+e.Key+e.Authorities == "":
+	case len(h.Headers) == 0 && h.OAuth2 == nil && c == nil &&
+		h.BearerFile+h.CAFile+h.Certificate+h.Key+h.Authorities == "":
 		return errors.New("no headers, oauth2, bearerFile, clientCertificate or caFile")
 	}
-	for name, value := range e.Headers {
+	for name, value := range h.Headers {
 		if !headerfile.Settable(name) {
 			return errors.New("not a header that may be set")
 		}
@@ -203,14 +203,14 @@ func (e *headerEntry) compile() (err error) {
 			return errors.New("value is empty or has a control character")
 		}
 	}
-	if e.OAuth2 != nil {
-		return e.OAuth2.compile()
+	if h.OAuth2 != nil {
+		return h.OAuth2.compile()
 	}
 	return nil
 }
 
 // open opens the files of the entry. Errors do not contain their names.
-func (e *headerEntry) open(dir string) error {
+func (h *headerEntry) open(dir string) error {
 	var failed error
 	at := func(name string) string {
 		if name == "" {
@@ -227,22 +227,22 @@ func (e *headerEntry) open(dir string) error {
 		}
 	}
 	var err error
-	if e.BearerFile != "" {
-		e.bearer, err = openSecret(at(e.BearerFile))
+	if h.BearerFile != "" {
+		h.bearer, err = openSecret(at(h.BearerFile))
 		check("bearerFile", err)
 	}
-	if e.OAuth2 != nil {
-		e.secret, err = openSecret(at(e.OAuth2.ClientSecretFile))
+	if h.OAuth2 != nil {
+		h.secret, err = openSecret(at(h.OAuth2.ClientSecretFile))
 		check("oauth2: clientSecretFile", err)
-		e.tokens = newTokens(*e.OAuth2, e.secret)
+		h.tokens = newTokens(*h.OAuth2, h.secret)
 	}
-	if e.ClientCertificate != nil || e.CAFile != "" {
-		c := cmp.Or(e.ClientCertificate, &clientCertificate{})
-		e.identity, err = openIdentity(at(c.CertFile), at(c.KeyFile), at(e.CAFile))
+	if h.ClientCertificate != nil || h.CAFile != "" {
+		c := cmp.Or(h.ClientCertificate, &clientCertificate{})
+		h.identity, err = openIdentity(at(c.CertFile), at(c.KeyFile), at(h.CAFile))
 		check("clientCertificate or caFile", err)
 	}
-	if e.Certificate+e.Key+e.Authorities != "" {
-		e.fixed, err = newIdentity([]byte(e.Certificate), []byte(e.Key), []byte(e.Authorities))
+	if h.Certificate+h.Key+h.Authorities != "" {
+		h.fixed, err = newIdentity([]byte(h.Certificate), []byte(h.Key), []byte(h.Authorities))
 		failed = cmp.Or(failed, err)
 	}
 	return failed

@@ -55,16 +55,16 @@ type testClock struct {
 	at time.Time
 }
 
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
+func (t *testClock) Now() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at
 }
 
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
+func (t *testClock) advance(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at = t.at.Add(d)
 }
 
 var _ = Describe("a token of OAuth 2.0", func() {

@@ -75,16 +75,16 @@ func Var(fs *pflag.FlagSet, d *time.Duration, name string, value time.Duration, 
 type Flag time.Duration
 
 // Set implements pflag.Value.
-func (d *Flag) Set(text string) error {
+func (f *Flag) Set(text string) error {
 	parsed, err := Parse(text)
 	if err == nil {
-		*d = Flag(parsed)
+		*f = Flag(parsed)
 	}
 	return err
 }
 
 // String implements pflag.Value.
-func (d *Flag) String() string { return Format(time.Duration(*d)) }
+func (f *Flag) String() string { return Format(time.Duration(*f)) }
 
 // Type implements pflag.Value.
-func (d *Flag) Type() string { return "duration" }
+func (f *Flag) Type() string { return "duration" }

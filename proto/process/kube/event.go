@@ -70,13 +70,13 @@ type EventBudget struct {
 }
 
 // Take takes one Event from the budget of a namespace, or returns the shortage.
-func (b EventBudget) Take(namespace string) *budget.Shortage {
-	short := b.Budget.Take(namespace, 1)
-	if short != nil && b.OverBudget != nil {
-		b.OverBudget.Inc()
+func (e EventBudget) Take(namespace string) *budget.Shortage {
+	short := e.Budget.Take(namespace, 1)
+	if short != nil && e.OverBudget != nil {
+		e.OverBudget.Inc()
 	}
 	if short != nil && short.First {
-		b.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
+		e.Log.Warn().Str("namespace", namespace).Str("budget", budget.Events).
 			Msg("namespace exceeded its Event budget, Events are delayed or dropped")
 	}
 	return short

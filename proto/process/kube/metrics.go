@@ -109,33 +109,33 @@ func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
 }
 
 // Reset clears the metrics at the end of the queue.
-func (m *QueueMetrics) Reset() {
-	m.depth.Set(0)
-	m.unfinished.Set(0)
-	m.longest.Set(0)
+func (q *QueueMetrics) Reset() {
+	q.depth.Set(0)
+	q.unfinished.Set(0)
+	q.longest.Set(0)
 }
 
 // NewDepthMetric implements workqueue.MetricsProvider, like the methods below.
-func (m *QueueMetrics) NewDepthMetric(string) workqueue.GaugeMetric { return m.depth }
+func (q *QueueMetrics) NewDepthMetric(string) workqueue.GaugeMetric { return q.depth }
 
 // NewAddsMetric returns the counter of added objects.
-func (m *QueueMetrics) NewAddsMetric(string) workqueue.CounterMetric { return m.adds }
+func (q *QueueMetrics) NewAddsMetric(string) workqueue.CounterMetric { return q.adds }
 
 // NewLatencyMetric returns the histogram of the time in the queue.
-func (m *QueueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric { return m.waited }
+func (q *QueueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric { return q.waited }
 
 // NewWorkDurationMetric returns the histogram of processing times.
-func (m *QueueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return m.worked }
+func (q *QueueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return q.worked }
 
 // NewUnfinishedWorkSecondsMetric returns the gauge of unfinished work.
-func (m *QueueMetrics) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
-	return m.unfinished
+func (q *QueueMetrics) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return q.unfinished
 }
 
 // NewLongestRunningProcessorSecondsMetric returns the gauge of the longest work.
-func (m *QueueMetrics) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
-	return m.longest
+func (q *QueueMetrics) NewLongestRunningProcessorSecondsMetric(string) workqueue.SettableGaugeMetric {
+	return q.longest
 }
 
 // NewRetriesMetric returns the counter of objects added again.
-func (m *QueueMetrics) NewRetriesMetric(string) workqueue.CounterMetric { return m.retries }
+func (q *QueueMetrics) NewRetriesMetric(string) workqueue.CounterMetric { return q.retries }

@@ -112,7 +112,7 @@ type namespaceWatch[T Cached] struct {
 }
 
 // untilStall watches until ctx is done or the watch must be restarted.
-func (w *namespaceWatch[T]) untilStall(ctx context.Context) {
+func (n *namespaceWatch[T]) untilStall(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var monitors sync.WaitGroup
 	defer monitors.Wait()
@@ -122,32 +122,32 @@ func (w *namespaceWatch[T]) untilStall(ctx context.Context) {
 			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 				if useless(ctx) {
 					cancel()
-					w.Redial()
+					n.Redial()
 				}
 			}, every, 0.1, true)
 		})
 	}
-	w.beat()
-	endIf(w.stalled, w.StallAfter/20)
-	if w.CompareEvery > 0 {
-		endIf(w.restored, w.CompareEvery)
+	n.beat()
+	endIf(n.stalled, n.StallAfter/20)
+	if n.CompareEvery > 0 {
+		endIf(n.restored, n.CompareEvery)
 	}
 
-	log := kube.DebugLogr(w.Log)
-	cache.NewReflectorWithOptions(w.listWatch(), w.Objects.Type, w.namespace, cache.ReflectorOptions{
+	log := kube.DebugLogr(n.Log)
+	cache.NewReflectorWithOptions(n.listWatch(), n.Objects.Type, n.namespace, cache.ReflectorOptions{
 		Logger:          &log,
-		Name:            strings.ToLower(w.Objects.Name),
-		TypeDescription: w.Objects.Name,
+		Name:            strings.ToLower(n.Objects.Name),
+		TypeDescription: n.Objects.Name,
 		Backoff:         &wait.Backoff{Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5, Steps: backoffSteps},
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
 // stalled reports whether a watch without errors is silent.
-func (w *namespaceWatch[T]) stalled(context.Context) bool {
-	if w.failing.Load() || w.silence() <= w.StallAfter {
+func (n *namespaceWatch[T]) stalled(context.Context) bool {
+	if n.failing.Load() || n.silence() <= n.StallAfter {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.name).Time("since", time.Unix(0, w.seen.Load())).Msg("the watch of " + w.Objects.Name +
+	n.Log.Warn().Str("namespace", n.name).Time("since", time.Unix(0, n.seen.Load())).Msg("the watch of " + n.Objects.Name +
 		" is silent, restarting it")
 	return true
 }
@@ -155,11 +155,11 @@ func (w *namespaceWatch[T]) stalled(context.Context) bool {
 // restored reports whether the API server is at an earlier version than the watch: etcd was restored from
 // a backup. Such a watch delivers nothing until etcd reaches the old version again. The comparison lists
 // one object, and bypasses the API server's cache.
-func (w *namespaceWatch[T]) restored(ctx context.Context) bool {
+func (n *namespaceWatch[T]) restored(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	latest := w.latest.Load()
-	list, err := w.Objects.List(ctx, w.name, metav1.ListOptions{LabelSelector: w.Selector, Limit: 1})
+	latest := n.latest.Load()
+	list, err := n.Objects.List(ctx, n.name, metav1.ListOptions{LabelSelector: n.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
@@ -171,27 +171,27 @@ func (w *namespaceWatch[T]) restored(ctx context.Context) bool {
 	if now == 0 || now >= latest {
 		return false
 	}
-	w.Log.Warn().Str("namespace", w.name).Uint64("version", now).Uint64("seen", latest).
+	n.Log.Warn().Str("namespace", n.name).Uint64("version", now).Uint64("seen", latest).
 		Msg("the API server is at an earlier version than the watch, as after a restore: listing the " +
-			w.Objects.Name + " again")
+			n.Objects.Name + " again")
 	return true
 }
 
 // compareTimeout is the timeout of one comparison.
 const compareTimeout = 10 * time.Second
 
-func (w *namespaceWatch[T]) listWatch() *cache.ListWatch {
+func (n *namespaceWatch[T]) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = w.Selector
-			list, err := w.Objects.List(ctx, w.name, o)
-			w.logTransition(ctx, err)
+			o.LabelSelector = n.Selector
+			list, err := n.Objects.List(ctx, n.name, o)
+			n.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = w.Selector
-			stream, err := w.Objects.Watch(ctx, w.name, o)
-			w.logTransition(ctx, cmp.Or(err, closed(stream)))
+			o.LabelSelector = n.Selector
+			stream, err := n.Objects.Watch(ctx, n.name, o)
+			n.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
 	}
@@ -207,22 +207,22 @@ func closed(stream watch.Interface) error {
 
 // logTransition logs when the watch starts to fail and when it works again. An expired version, or a
 // server without streaming lists, is not a failure, because the reflector falls back to a list.
-func (w *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
+func (n *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) {
 		return
 	}
 	if apierrors.IsForbidden(err) {
-		w.forbid()
+		n.forbid()
 	}
-	switch failed := w.failing.Swap(err != nil); {
+	switch failed := n.failing.Swap(err != nil); {
 	case err != nil && !failed:
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		w.Log.Warn().Err(err).Str("namespace", w.name).Msg("the " + w.Objects.Name +
+		n.Log.Warn().Err(err).Str("namespace", n.name).Msg("the " + n.Objects.Name +
 			" cannot be watched, retrying")
 	case err == nil && failed:
-		w.Log.Info().Str("namespace", w.name).Msg("watching the " + w.Objects.Name + " again")
+		n.Log.Info().Str("namespace", n.name).Msg("watching the " + n.Objects.Name + " again")
 	}
 }
 

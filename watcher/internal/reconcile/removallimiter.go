@@ -82,26 +82,26 @@ func (t tally) overLimits(limit MaxRemovals) bool {
 // check drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (l *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.Duration) {
-	if o == nil || l.limit.Keys == 0 {
+func (r *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+	if o == nil || r.limit.Keys == 0 {
 		return 0
 	}
-	unsent := l.unsent(o)
-	if unsent == 0 && l.kept == 0 {
+	unsent := r.unsent(o)
+	if unsent == 0 && r.kept == 0 {
 		return 0
 	}
-	if now := l.clock.Now(); now.Sub(l.countedAt) >= countInterval {
-		l.count(now)
+	if now := r.clock.Now(); now.Sub(r.countedAt) >= countInterval {
+		r.count(now)
 	}
 	switch {
 	case unsent == 0:
 		return 0
-	case o.SeenAt.After(l.countedAt):
+	case o.SeenAt.After(r.countedAt):
 		of.Remove = nil
 		return countInterval
-	case !l.all && !l.tallies[o.Namespace].overLimits(l.limit):
+	case !r.all && !r.tallies[o.Namespace].overLimits(r.limit):
 		return 0
-	case !l.all:
+	case !r.all:
 		of.Notices = append(of.Notices, plan.Notice{
 			Reason: pipeline.ReasonTooManyRemovals, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
@@ -112,62 +112,62 @@ func (l *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.D
 }
 
 // record records that the writer is asked to remove the removable keys of an object.
-func (l *removalLimiter) record(o *annotated.Object) {
-	if l.limit.Keys > 0 {
-		l.sent = append(l.sent, removals{o.Namespace, l.clock.Now(), l.unsent(o)})
+func (r *removalLimiter) record(o *annotated.Object) {
+	if r.limit.Keys > 0 {
+		r.sent = append(r.sent, removals{o.Namespace, r.clock.Now(), r.unsent(o)})
 	}
 }
 
 // count counts the keys of all objects by namespace.
-func (l *removalLimiter) count(now time.Time) {
-	before := *l
-	l.sent = slices.DeleteFunc(l.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
-	l.tallies, l.countedAt, l.kept = map[string]tally{}, now, 0
-	for _, s := range l.sent {
-		t := l.tallies[s.namespace]
-		l.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
+func (r *removalLimiter) count(now time.Time) {
+	before := *r
+	r.sent = slices.DeleteFunc(r.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
+	r.tallies, r.countedAt, r.kept = map[string]tally{}, now, 0
+	for _, s := range r.sent {
+		t := r.tallies[s.namespace]
+		r.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	l.each(func(o *annotated.Object) {
+	r.each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
-		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), l.unsent(o); keys > 0 {
-			t := l.tallies[o.Namespace]
-			l.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
+		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), r.unsent(o); keys > 0 {
+			t := r.tallies[o.Namespace]
+			r.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
 		}
 	})
 	sum, spread := tally{}, 0
-	for namespace, t := range l.tallies {
+	for namespace, t := range r.tallies {
 		sum = tally{sum.keys + t.keys, sum.removals + t.removals, sum.due + t.due}
-		if t.exceeds(l.limit.Percent) {
+		if t.exceeds(r.limit.Percent) {
 			spread++
 		}
-		if !t.overLimits(l.limit) {
+		if !t.overLimits(r.limit) {
 			continue
 		}
-		l.kept += t.due
-		if !before.tallies[namespace].overLimits(l.limit) {
-			l.lines.Line(zerolog.ErrorLevel, stoppedLine).
+		r.kept += t.due
+		if !before.tallies[namespace].overLimits(r.limit) {
+			r.lines.Line(zerolog.ErrorLevel, stoppedLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
 	}
-	l.all = spread >= minSpread && spread*100 > len(l.tallies)*l.limit.Percent && sum.removals > l.limit.Keys
-	if l.all {
-		l.kept = sum.due
+	r.all = spread >= minSpread && spread*100 > len(r.tallies)*r.limit.Percent && sum.removals > r.limit.Keys
+	if r.all {
+		r.kept = sum.due
 	}
-	l.stopped.Set(float64(l.kept))
+	r.stopped.Set(float64(r.kept))
 	switch {
-	case l.all && !before.all:
-		l.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+	case r.all && !before.all:
+		r.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
-	case l.kept == 0 && before.kept > 0:
-		l.log.Info().Msg("no removals are stopped any more")
+	case r.kept == 0 && before.kept > 0:
+		r.log.Info().Msg("no removals are stopped any more")
 	}
 }
 
 // unsent returns the number of removable keys that the writer was not asked to remove yet. A key is ours
 // according to managedFields, or to the status without managedFields.
-func (l *removalLimiter) unsent(o *annotated.Object) (keys int) {
-	requested := l.requested(o)
+func (r *removalLimiter) unsent(o *annotated.Object) (keys int) {
+	requested := r.requested(o)
 	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
 		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).HasBody()

@@ -128,28 +128,28 @@ func KeyOf(object types.NamespacedName, key string) pipeline.Key {
 }
 
 // find returns the wants of a key's object and the position of the key. The caller holds the lock.
-func (x *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
-	wants = x.objects[ObjectOf(key)]
+func (i *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
+	wants = i.objects[ObjectOf(key)]
 	at, found = slices.BinarySearchFunc(wants, key.Key, func(k keyed, key string) int { return cmp.Compare(k.key, key) })
 	return wants, at, found
 }
 
 // Object returns a copy of an object's wants by key.
-func (x *Index) Object(name types.NamespacedName) map[string]Want {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	wants := make(map[string]Want, len(x.objects[name]))
-	for _, k := range x.objects[name] {
+func (i *Index) Object(name types.NamespacedName) map[string]Want {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	wants := make(map[string]Want, len(i.objects[name]))
+	for _, k := range i.objects[name] {
 		wants[k.key] = k.want
 	}
 	return wants
 }
 
 // Want returns the want of a key, if any.
-func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	wants, at, found := x.find(key)
+func (i *Index) Want(key pipeline.Key) (w Want, found bool) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	wants, at, found := i.find(key)
 	if !found {
 		return w, false
 	}
@@ -157,78 +157,78 @@ func (x *Index) Want(key pipeline.Key) (w Want, found bool) {
 }
 
 // Put sets the want of a key.
-func (x *Index) Put(key pipeline.Key, w Want) {
+func (i *Index) Put(key pipeline.Key, w Want) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	wants, at, found := x.find(key)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	wants, at, found := i.find(key)
 	if found {
 		wants[at].want = w
 		return
 	}
-	x.objects[ObjectOf(key)] = slices.Concat(wants[:at], []keyed{{key.Key, w}}, wants[at:])
-	x.keys++
+	i.objects[ObjectOf(key)] = slices.Concat(wants[:at], []keyed{{key.Key, w}}, wants[at:])
+	i.keys++
 }
 
 // Expect records, unless the key has a want, that the stream may get one. Its sequence is still
 // unknown.
-func (x *Index) Expect(key pipeline.Key, at time.Time) {
-	if _, found := x.Want(key); !found {
-		x.Put(key, Unreadable(x.Epoch(), 0, at))
+func (i *Index) Expect(key pipeline.Key, at time.Time) {
+	if _, found := i.Want(key); !found {
+		i.Put(key, Unreadable(i.Epoch(), 0, at))
 	}
 }
 
 // Drop removes the want of a key.
-func (x *Index) Drop(key pipeline.Key) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	wants, at, found := x.find(key)
+func (i *Index) Drop(key pipeline.Key) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	wants, at, found := i.find(key)
 	if !found {
 		return
 	}
-	x.keys--
+	i.keys--
 	if len(wants) == 1 {
-		delete(x.objects, ObjectOf(key))
+		delete(i.objects, ObjectOf(key))
 		return
 	}
-	x.objects[ObjectOf(key)] = slices.Delete(wants, at, at+1)
+	i.objects[ObjectOf(key)] = slices.Delete(wants, at, at+1)
 }
 
 // Epoch returns the epoch of the stream that was read.
-func (x *Index) Epoch() int64 {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.epoch
+func (i *Index) Epoch() int64 {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.epoch
 }
 
 // Reset replaces all wants.
-func (x *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
+func (i *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	fresh := NewIndex()
 	for key, w := range wants {
 		fresh.Put(key, w)
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.epoch, x.objects, x.keys = epoch, fresh.objects, fresh.keys
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.epoch, i.objects, i.keys = epoch, fresh.objects, fresh.keys
 }
 
 // Names returns the objects with wants.
-func (x *Index) Names() []types.NamespacedName {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return slices.AppendSeq(make([]types.NamespacedName, 0, len(x.objects)), maps.Keys(x.objects))
+func (i *Index) Names() []types.NamespacedName {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return slices.AppendSeq(make([]types.NamespacedName, 0, len(i.objects)), maps.Keys(i.objects))
 }
 
 // Len returns the number of keys with wants.
-func (x *Index) Len() int {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.keys
+func (i *Index) Len() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.keys
 }
 
 // Oldest returns the want with the lowest known sequence, if any.
-func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
-	x.Each(func(k pipeline.Key, w Want) {
+func (i *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
+	i.Each(func(k pipeline.Key, w Want) {
 		if w.Fence.Seq > 0 && (!ok || w.Fence.Seq < seq) {
 			key, seq, ok = k, w.Fence.Seq, true
 		}
@@ -237,10 +237,10 @@ func (x *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 }
 
 // Each holds a lock while it calls visit.
-func (x *Index) Each(visit func(pipeline.Key, Want)) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	for name, wants := range x.objects {
+func (i *Index) Each(visit func(pipeline.Key, Want)) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for name, wants := range i.objects {
 		for _, k := range wants {
 			visit(KeyOf(name, k.key), k.want)
 		}
@@ -248,10 +248,10 @@ func (x *Index) Each(visit func(pipeline.Key, Want)) {
 }
 
 // Update changes the want of a key, if any.
-func (x *Index) Update(key pipeline.Key, change func(*Want)) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if wants, at, found := x.find(key); found {
+func (i *Index) Update(key pipeline.Key, change func(*Want)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if wants, at, found := i.find(key); found {
 		change(&wants[at].want)
 	}
 }

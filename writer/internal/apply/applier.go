@@ -188,17 +188,17 @@ func newExpiring[K comparable, V any](size int, ttl time.Duration) expiring[K, V
 }
 
 // Get returns the value of a key, or the zero value.
-func (c expiring[K, V]) Get(key K) V {
-	entry, _ := c.entries.Get(key)
+func (e expiring[K, V]) Get(key K) V {
+	entry, _ := e.entries.Get(key)
 	value, _ := entry.(V)
 	return value
 }
 
 // Put sets the value of a key.
-func (c expiring[K, V]) Put(key K, value V) { c.entries.Add(key, value, c.ttl) }
+func (e expiring[K, V]) Put(key K, value V) { e.entries.Add(key, value, e.ttl) }
 
 // Drop removes a key.
-func (c expiring[K, V]) Drop(key K) { c.entries.Remove(key) }
+func (e expiring[K, V]) Drop(key K) { e.entries.Remove(key) }
 
 // key identifies a key of a ConfigMap.
 type key struct {

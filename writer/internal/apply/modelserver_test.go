@@ -54,20 +54,20 @@ type owner struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *modelServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.before()
-	lost, refused := s.fault(r)
+func (m *modelServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	m.before()
+	lost, refused := m.fault(r)
 	if refused {
 		return nil, errRefused
 	}
-	response, err := s.serve(r)
+	response, err := m.serve(r)
 	if lost {
 		return nil, errRefused
 	}
 	return response, err
 }
 
-func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
+func (m *modelServer) serve(r *http.Request) (*http.Response, error) {
 	metadataOnly := strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 	switch {
 	case r.Method == http.MethodPost:
@@ -79,44 +79,44 @@ func (s *modelServer) serve(r *http.Request) (*http.Response, error) {
 		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, &e); err != nil {
 			return nil, err
 		}
-		if _, exists := s.events[e.Name]; exists {
+		if _, exists := m.events[e.Name]; exists {
 			return failure(http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		}
-		s.events[e.Name] = e
+		m.events[e.Name] = e
 		return answer(http.StatusCreated, &e)
-	case s.object == nil:
+	case m.object == nil:
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 	case r.Method == http.MethodPatch:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
 		}
-		if !s.patch(body) {
+		if !m.patch(body) {
 			return failure(http.StatusConflict, metav1.StatusReasonConflict)
 		}
-		if r.Header.Get("Content-Type") == string(types.ApplyPatchType) && s.owners == nil {
-			s.begin()
+		if r.Header.Get("Content-Type") == string(types.ApplyPatchType) && m.owners == nil {
+			m.begin()
 		}
 	}
 	if !metadataOnly {
-		return answer(http.StatusOK, s.whole())
+		return answer(http.StatusOK, m.whole())
 	}
 	return answer(http.StatusOK, &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
-		ObjectMeta: s.whole().ObjectMeta,
+		ObjectMeta: m.whole().ObjectMeta,
 	})
 }
 
 // whole returns the object with its managedFields.
-func (s *modelServer) whole() *corev1.ConfigMap {
-	whole := s.object.DeepCopy()
+func (m *modelServer) whole() *corev1.ConfigMap {
+	whole := m.object.DeepCopy()
 	whole.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	whole.ManagedFields = s.record()
+	whole.ManagedFields = m.record()
 	return whole
 }
 
 // patch applies a merge patch (RFC 7386) if it fits the object.
-func (s *modelServer) patch(body []byte) bool {
+func (m *modelServer) patch(body []byte) bool {
 	var p struct {
 		Metadata struct {
 			UID             types.UID
@@ -129,30 +129,30 @@ func (s *modelServer) patch(body []byte) bool {
 	if err := json.Unmarshal(body, &p); err != nil {
 		panic(err)
 	}
-	if p.Metadata.UID != s.object.UID || p.Metadata.ResourceVersion != s.object.ResourceVersion {
+	if p.Metadata.UID != m.object.UID || p.Metadata.ResourceVersion != m.object.ResourceVersion {
 		return false
 	}
-	before, next := s.object, s.object.DeepCopy()
+	before, next := m.object, m.object.DeepCopy()
 	merge(&next.Annotations, p.Metadata.Annotations)
 	merge(&next.Data, p.Data)
 	merge(&next.BinaryData, p.BinaryData)
-	s.patches++
-	s.applied = slices.Concat(slices.Collect(maps.Keys(p.Data)), slices.Collect(maps.Keys(p.BinaryData)))
-	owned := maps.Clone(s.owners)
-	s.replace(next, annotation.FieldManager)
-	s.patched(before, s.object, owned)
+	m.patches++
+	m.applied = slices.Concat(slices.Collect(maps.Keys(p.Data)), slices.Collect(maps.Keys(p.BinaryData)))
+	owned := maps.Clone(m.owners)
+	m.replace(next, annotation.FieldManager)
+	m.patched(before, m.object, owned)
 	return true
 }
 
 // begin starts a record of owners at an apply: earlier keys belong to before-first-apply, and new
 // ones to the writer.
-func (s *modelServer) begin() {
-	s.owners = map[string]owner{}
-	for key := range values(s.object) {
-		s.owners[key] = owner{manager: "before-first-apply", at: s.version - 1}
+func (m *modelServer) begin() {
+	m.owners = map[string]owner{}
+	for key := range values(m.object) {
+		m.owners[key] = owner{manager: "before-first-apply", at: m.version - 1}
 	}
-	for _, key := range s.applied {
-		s.owners[key] = owner{manager: annotation.FieldManager, at: s.version}
+	for _, key := range m.applied {
+		m.owners[key] = owner{manager: annotation.FieldManager, at: m.version}
 	}
 }
 
@@ -170,23 +170,23 @@ func merge[V any](into *map[string]V, from map[string]*V) {
 }
 
 // replace stores an object and records the owner of each change.
-func (s *modelServer) replace(next *corev1.ConfigMap, manager string) {
-	s.version++
-	next.ResourceVersion = strconv.Itoa(s.version)
-	if s.owners != nil {
-		was, is := values(s.object), values(next)
+func (m *modelServer) replace(next *corev1.ConfigMap, manager string) {
+	m.version++
+	next.ResourceVersion = strconv.Itoa(m.version)
+	if m.owners != nil {
+		was, is := values(m.object), values(next)
 		for key := range was {
 			if _, exists := is[key]; !exists {
-				delete(s.owners, key)
+				delete(m.owners, key)
 			}
 		}
 		for key, value := range is {
 			if old, existed := was[key]; !existed || old != value {
-				s.owners[key] = owner{manager: manager, at: s.version}
+				m.owners[key] = owner{manager: manager, at: m.version}
 			}
 		}
 	}
-	s.object = next
+	m.object = next
 }
 
 // values merges data and binaryData.
@@ -206,8 +206,8 @@ func values(cm *corev1.ConfigMap) map[string]string {
 }
 
 // record returns managedFields.
-func (s *modelServer) record() []metav1.ManagedFieldsEntry {
-	if s.owners == nil {
+func (m *modelServer) record() []metav1.ManagedFieldsEntry {
+	if m.owners == nil {
 		return nil
 	}
 	entry := func(manager string, at int, fields string) metav1.ManagedFieldsEntry {
@@ -220,8 +220,8 @@ func (s *modelServer) record() []metav1.ManagedFieldsEntry {
 	list := []metav1.ManagedFieldsEntry{
 		entry("author", 1, `{"f:metadata":{"f:annotations":{"f:`+annotation.DefaultKey+`":{}}}}`),
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.owners)) {
-		o := s.owners[key]
+	for _, key := range slices.Sorted(maps.Keys(m.owners)) {
+		o := m.owners[key]
 		list = append(list, entry(o.manager, o.at, fmt.Sprintf(`{"f:data":{"f:%s":{}}}`, key)))
 	}
 	return list

@@ -285,16 +285,16 @@ func Groups(all []Key) []Group {
 type Counts map[keystate.State]int
 
 // Keys returns the sum.
-func (n Counts) Keys() (all int) {
-	for _, count := range n {
+func (c Counts) Keys() (all int) {
+	for _, count := range c {
 		all += count
 	}
 	return all
 }
 
 // Bad returns the number of keys in a bad state: failing, refused or contested.
-func (n Counts) Bad() (bad int) {
-	for state, count := range n {
+func (c Counts) Bad() (bad int) {
+	for state, count := range c {
 		if state.Bad() {
 			bad += count
 		}
@@ -314,13 +314,13 @@ func Count(all []Key) Counts {
 }
 
 // String formats the counts of keys that are not good, such as "522 of 537 keys failing, 3 refused".
-func (n Counts) String() string {
+func (c Counts) String() string {
 	text := ""
 	for _, state := range keystate.States() {
-		switch count := n[state]; {
+		switch count := c[state]; {
 		case count == 0 || state == keystate.OK:
 		case text == "":
-			text = printer.Grouped(count) + " of " + printer.Plural(n.Keys(), "key") + " " + string(state)
+			text = printer.Grouped(count) + " of " + printer.Plural(c.Keys(), "key") + " " + string(state)
 		default:
 			text += ", " + printer.Grouped(count) + " " + string(state)
 		}
@@ -328,8 +328,8 @@ func (n Counts) String() string {
 	switch {
 	case text != "":
 		return text
-	case n.Keys() == 0:
+	case c.Keys() == 0:
 		return "no keys are wanted"
 	}
-	return printer.Plural(n.Keys(), "key") + " up to date"
+	return printer.Plural(c.Keys(), "key") + " up to date"
 }

@@ -39,10 +39,10 @@ type Pair struct {
 }
 
 // String formats a pair for people.
-func (a Pair) String() string {
-	text := a.Key + " = " + a.URL
-	if a.Refresh != "" {
-		text += ", every " + a.Refresh
+func (p Pair) String() string {
+	text := p.Key + " = " + p.URL
+	if p.Refresh != "" {
+		text += ", every " + p.Refresh
 	}
 	return text
 }
@@ -107,13 +107,13 @@ func (v *View) Fields() (fields []printer.Field) {
 }
 
 // Row returns the row of the entry in lists.
-func (e TimelineEntry) Row(now time.Time) printer.Row {
-	age := printer.Age(now, e.At)
-	if e.At.After(now) {
-		age = "in " + printer.Until(now, e.At)
+func (t TimelineEntry) Row(now time.Time) printer.Row {
+	age := printer.Age(now, t.At)
+	if t.At.After(now) {
+		age = "in " + printer.Until(now, t.At)
 	}
 	return printer.Row{Cells: printer.Cells(
-		"TIME", printer.Clock(e.At), "AGE", age, "WHAT", e.What, "KEY", e.Key, "DETAIL", e.Detail,
+		"TIME", printer.Clock(t.At), "AGE", age, "WHAT", t.What, "KEY", t.Key, "DETAIL", t.Detail,
 	)}
 }
 

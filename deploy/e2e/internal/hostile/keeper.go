@@ -50,9 +50,9 @@ func watching(name string, n int, spec func(a *Tenant, i int) string) Attack {
 	}}
 }
 
-func (a *Tenant) watchers() dynamic.ResourceInterface {
+func (t *Tenant) watchers() dynamic.ResourceInterface {
 	GinkgoHelper()
-	return suitetest.Must(dynamic.NewForConfig(a.Cluster.Config)).Resource(watchv1.Resource()).Namespace(a.Namespace)
+	return suitetest.Must(dynamic.NewForConfig(t.Cluster.Config)).Resource(watchv1.Resource()).Namespace(t.Namespace)
 }
 
 func secret(name string, n, size int) Attack {
@@ -70,10 +70,10 @@ func secret(name string, n, size int) Attack {
 }
 
 // clearKeeper deletes the Secrets and Watchers of an attack.
-func (a *Tenant) clearKeeper(ctx context.Context) {
+func (t *Tenant) clearKeeper(ctx context.Context) {
 	GinkgoHelper()
-	secrets := a.Cluster.Client.CoreV1().Secrets(a.Namespace)
+	secrets := t.Cluster.Client.CoreV1().Secrets(t.Namespace)
 	Expect(secrets.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})).To(Succeed())
-	err := a.watchers().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := t.watchers().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	Expect(err).To(Or(Succeed(), MatchError(apierrors.IsNotFound, "no definition of Watchers")))
 }

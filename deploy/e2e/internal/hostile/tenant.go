@@ -277,7 +277,7 @@ func repetitions() []Attack {
 }
 
 // site returns the URL of the host.
-func (a *Tenant) site() string { return "http://" + a.host.Address() }
+func (t *Tenant) site() string { return "http://" + t.host.Address() }
 
 // asking returns the traits of object i: it requests page i of a kind, and has more traits.
 func asking(kind string, more ...world.Trait) func(a *Tenant, i int) []world.Trait {
@@ -332,47 +332,47 @@ func annotate(key, value string) map[string]any {
 const workers = 8
 
 // merge applies patch n to each object of an attack.
-func (a *Tenant) merge(ctx context.Context, x Attack, n int) {
+func (t *Tenant) merge(ctx context.Context, x Attack, n int) {
 	GinkgoHelper()
-	a.parallel(a.scaled(x.objects), func(i int) error {
-		body, err := json.Marshal(x.edit(a, i, n))
+	t.parallel(t.scaled(x.objects), func(i int) error {
+		body, err := json.Marshal(x.edit(t, i, n))
 		if err != nil {
 			return err
 		}
-		_, err = a.configMaps().
+		_, err = t.configMaps().
 			Patch(ctx, x.name(i), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "hostile"})
 		return err
 	})
 }
 
 // create creates the objects of an attack.
-func (a *Tenant) create(ctx context.Context, x Attack) {
+func (t *Tenant) create(ctx context.Context, x Attack) {
 	GinkgoHelper()
-	a.parallel(a.scaled(x.objects), func(i int) error {
+	t.parallel(t.scaled(x.objects), func(i int) error {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: x.name(i)}}
-		for _, trait := range x.traits(a, i) {
+		for _, trait := range x.traits(t, i) {
 			trait(object)
 		}
-		_, err := a.configMaps().Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
+		_, err := t.configMaps().Create(ctx, object, metav1.CreateOptions{FieldManager: "hostile"})
 		return err
 	})
 }
 
 func (x Attack) name(i int) string { return fmt.Sprintf("%s-%d", cmp.Or(x.prefix, "hostile"), i) }
 
-func (a *Tenant) configMaps() corev1client.ConfigMapInterface {
-	return a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
+func (t *Tenant) configMaps() corev1client.ConfigMapInterface {
+	return t.Cluster.Client.CoreV1().ConfigMaps(t.Namespace)
 }
 
 // Clear deletes all ConfigMaps, Secrets and Watchers in the tenant's namespace.
-func (a *Tenant) Clear(ctx context.Context) {
+func (t *Tenant) Clear(ctx context.Context) {
 	GinkgoHelper()
-	a.clearKeeper(ctx)
-	list, err := a.configMaps().List(ctx, metav1.ListOptions{})
+	t.clearKeeper(ctx)
+	list, err := t.configMaps().List(ctx, metav1.ListOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	a.parallel(len(list.Items), func(i int) error {
-		a.History.DeletedBySpec(list.Items[i].UID)
-		err := a.configMaps().Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})
+	t.parallel(len(list.Items), func(i int) error {
+		t.History.DeletedBySpec(list.Items[i].UID)
+		err := t.configMaps().Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -381,7 +381,7 @@ func (a *Tenant) Clear(ctx context.Context) {
 }
 
 // parallel calls do for each number below n.
-func (a *Tenant) parallel(n int, do func(i int) error) {
+func (t *Tenant) parallel(n int, do func(i int) error) {
 	GinkgoHelper()
 	var group errgroup.Group
 	group.SetLimit(workers)
@@ -392,4 +392,4 @@ func (a *Tenant) parallel(n int, do func(i int) error) {
 }
 
 // scaled divides a number of objects by Scale.
-func (a *Tenant) scaled(n int) int { return max(1, n/max(1, a.Scale)) }
+func (t *Tenant) scaled(n int) int { return max(1, n/max(1, t.Scale)) }

@@ -126,7 +126,7 @@ func reportFailure(plane *controlplane.ControlPlane, ended <-chan struct{}) {
 // exitError is the exit status of the command, which has already reported its error.
 type exitError int
 
-func (s exitError) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // runChild runs the command with additional environment variables and forwards signals. It returns an exitError
 // if the command fails.
