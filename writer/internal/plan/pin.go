@@ -75,8 +75,9 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
 	_, known := b.object.History[pin]
+	holds := b.status.Keys[key].WithoutFailure().HoldsPin(pin, b.owner(key))
 	switch {
-	case pin == "", pin == b.status.Keys[key].SHA256, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
+	case pin == "", holds, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
 		return d, false
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Outcome: Deferred}, true

@@ -172,6 +172,7 @@ func TestPlan(t *testing.T) {
 	refilled := writes("a", filled, "Pinned")
 	mismatch := failure(6, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
 	offeredToo := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("Available", digest("c"))))
+	stillOffered := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("Available", digest("b"))))
 	waits := func(body string) OmegaMatcher {
 		return And(well("a", 6, ""), HaveKeyWithValue(theKey, HaveField("Available", body)))
 	}
@@ -322,6 +323,12 @@ func TestPlan(t *testing.T) {
 		"pinned, reconcile lost, mismatch": {fromHistory(pinned.wrote("b")), mismatch, refilled},
 		"pinned, reconcile lost, failure": {
 			fromHistory(hourly.wrote("b")), bad6, writes("a", ill("a", "BadStatus", 6), "Pinned", "BadStatus"),
+		},
+		"pinned, removed by hand, offered again": {
+			fromHistory(hourly.ownedBy().empty().noted(offered(wrote("a")))), b6, writes("a", stillOffered, "Pinned"),
+		},
+		"pinned, edited by hand, offered again": {
+			fromHistory(hourly.ownedBy(theirs).noted(offered(wrote("a")))), b6, writes("a", stillOffered, "Pinned"),
 		},
 		"pinned, reconcile refused": {
 			fromHistory(hourly.wrote("b").behind(apiserver.Rejected)), content(6, "c"), refused("b", "WriteFailed", 5),
