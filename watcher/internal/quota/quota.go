@@ -207,7 +207,8 @@ func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affecte
 	for left, i := q.limits.Keys, 0; now.full && i < len(objects) && left >= len(objects[i].Request.Pairs); i++ {
 		left, now.last = left-len(objects[i].Request.Pairs), ageOf(objects[i])
 	}
-	if now.stretch != before.stretch {
+	reports := func(o *annotated.Object) bool { return o.Request.Refreshes() && o.UID == before.reporter }
+	if now.stretch != before.stretch || now.stretch > 0 && !slices.ContainsFunc(objects, reports) {
 		now.reported = s.refreshed
 		if i := slices.IndexFunc(objects, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
 			now.reporter = objects[i].UID
@@ -217,7 +218,8 @@ func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affecte
 		delete(q.decisions, name)
 	}
 	for _, o := range objects {
-		if before.excludes(o) != now.excludes(o) || now.stretch != before.stretch && o.Request.Refreshes() {
+		changed := now.stretch != before.stretch || now.reporter != before.reporter && o.UID == now.reporter
+		if before.excludes(o) != now.excludes(o) || changed && o.Request.Refreshes() {
 			affected = append(affected, o.NamespacedName)
 		}
 	}

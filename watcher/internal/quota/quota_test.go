@@ -130,6 +130,19 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	b.Expect(b.Get(named("cm-0")).Request.Problems).To(BeEmpty())
 }
 
+func TestAnotherObjectReportsTheStretchOnceTheReporterDoesNotRefresh(t *testing.T) {
+	b := newBench(t, quota.Limits{Refreshes: 20})
+	for n := range 10 {
+		b.asks(fmt.Sprint("cm-", n), n, 100, "10s")
+	}
+	b.Decide()
+	b.asks("cm-0", 0, 100, "")
+	b.Expect(b.Decide()).To(HaveExactElements(named("cm-1")), "objects with changed limits")
+	b.Expect(b.Get(named("cm-1")).Request.Problems).To(ContainElement(HaveField("Text",
+		"curl-refresh is multiplied by 8 in namespace ns; its 900 refreshed keys ask for more than 20 refreshes a second")))
+	b.Expect(b.Decide()).To(BeEmpty(), "objects with changed limits")
+}
+
 func TestANamespaceWithinItsLimitsCostsNothing(t *testing.T) {
 	b := newBench(t, quota.Limits{Keys: 10_000, Refreshes: 200})
 	b.asks("cm", 1, 1, "10s")
