@@ -160,7 +160,9 @@ func Of(spec Spec, o *Object, s *Streams, now time.Time) Condition {
 	case c.State == Failing && shown.Reason == c.Reason:
 		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)
 	case c.State == Failing: // the object does not show the newest failure yet
-	case shown.State == Refused, shown.State == Failing && s.Due == nil && (s.Taken || !s.Wanted):
+	case shown.State == Refused,
+		shown.State == Failing && o.Entry.Attempts == 0, // the writer found it, so the streams do not show it
+		shown.State == Failing && s.Due == nil && (s.Taken || !s.Wanted):
 		if !c.Next.IsZero() {
 			shown.Next = c.Next
 		}
@@ -247,7 +249,7 @@ func (o Object) condition(spec Spec, now time.Time) Condition {
 	}
 	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	switch {
-	case value == Foreign && (o.Other != "" || e.Error != exists):
+	case value == Foreign && (o.Other != "" || e.Error != exists || e.FailingURL() != spec.URL):
 		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
 		if o.Other != "" {
 			c.Message = sentence.KeyOfOther(spec.Key, o.Other)

@@ -28,9 +28,10 @@ const (
 
 // observation is what the object and earlier steps show of a key.
 type observation struct {
-	// held means that the key has the body of its want, with the digest sha256. failing means that a later attempt failed.
-	held, failing bool
-	sha256        string
+	// held means that the key has the body of its want, with the digest sha256. failing means that a later attempt failed,
+	// and rejected that the writer refused the content, so that only the next content can help.
+	held, failing, rejected bool
+	sha256                  string
 	// available is the digest of a body that waits for the approval of the owner.
 	available string
 	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream
@@ -59,12 +60,12 @@ func (p pending) newest() string { return p.timer.GetCached().GetSha256() }
 
 // leadsToAttempt reports whether the timer leads to another attempt. After a good response, a timer does not
 // prove that the body landed.
-func (p pending) leadsToAttempt(failing bool) bool {
+func (p pending) leadsToAttempt(o observation) bool {
 	switch p.timer.GetCause() {
 	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
 		return true
 	default:
-		return failing && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+		return o.rejected || o.failing && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
 }
 
@@ -107,7 +108,7 @@ func (i interval) classify(
 	switch {
 	case unsigned:
 		return bodyLost, time.Time{}
-	case !p.inFlight && !p.timerLost && p.leadsToAttempt(o.failing):
+	case !p.inFlight && !p.timerLost && p.leadsToAttempt(o):
 		return inFlight, now.Add(min(p.at.Sub(now)+i.maxTimerDelay(), i.maxPause()))
 	case p.inFlight && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
 		return inFlight, now.Add(i.half())

@@ -15,6 +15,7 @@ func TestClassify(t *testing.T) {
 	held := func(o *observation) { o.held, o.sha256 = true, "old" }
 	notHeld := func(o *observation) { o.held = false }
 	failing := func(o *observation) { o.failing = true }
+	rejected := func(o *observation) { o.failing, o.rejected = true, true }
 	suspected := func(o *observation) { o.suspected = true }
 	letOff := func(o *observation) { o.suspected, o.letOff = true, true }
 	ahead := func(o *observation) { o.ahead = true }
@@ -55,6 +56,8 @@ func TestClassify(t *testing.T) {
 		{"failing, with its recheck", []any{refresh, reported, failing}, inFlight, 10 * time.Minute},
 		{"failing, not in the status", []any{refresh, reported}, bodyLost, 0},
 		{"failing in the status, the last fetch was good", []any{refresh, failing}, bodyLost, 0},
+		{"rejected by the writer, with its refresh", []any{other, rejected}, inFlight, 10 * time.Minute},
+		{"rejected by the writer, no refresh", []any{overdue, rejected}, bodyLost, 0},
 		{"a retry in flight", []any{due(v1.Cause_CAUSE_RETRY)}, inFlight, time.Minute},
 		{"a refresh in flight", []any{due(v1.Cause_CAUSE_REFRESH)}, landing, 30 * time.Second},
 		{"a refresh in flight, let off before", []any{due(v1.Cause_CAUSE_REFRESH), letOff}, bodyLost, 0},

@@ -223,22 +223,27 @@ func TestRefusalsOfHeldKeysCostNoMoreThanOfOthers(t *testing.T) {
 
 func TestARefusedKeyIsRequestedAtGrowingIntervalsUntilAnEdit(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	k := b.request("ns", "cm", "k")
-	b.entry(k, status.Entry{ErrorURL: url, Error: "BodyTooLarge"})
-	b.fetched()
-	want := wantindex.BodyLost
-	const minute = time.Minute
-	for _, pause := range []time.Duration{minute / 2, 2 * minute, 4 * minute, 8 * minute, 10 * minute, 10 * minute} {
-		b.clock.Step(pause - time.Second)
-		b.Expect(b.found()).To(BeEmpty(), "before %s", pause)
-		b.clock.Step(time.Second)
-		b.Expect(b.found()).To(HaveKeyWithValue(k, want), "after %s", pause)
-		want = wantindex.BodyLostAgain
-		b.publish(k)
-		b.fetched()
+	for _, reason := range []string{"BodyTooLarge", "ContentRejected"} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			k := b.request("ns", "cm", "k")
+			b.entry(k, status.Entry{ErrorURL: url, Error: reason})
+			b.fetched()
+			want := wantindex.BodyLost
+			const minute = time.Minute
+			for _, pause := range []time.Duration{minute / 2, 2 * minute, 4 * minute, 8 * minute, 10 * minute, 10 * minute} {
+				b.clock.Step(pause - time.Second)
+				b.Expect(b.found()).To(BeEmpty(), "before %s", pause)
+				b.clock.Step(time.Second)
+				b.Expect(b.found()).To(HaveKeyWithValue(k, want), "after %s", pause)
+				want = wantindex.BodyLostAgain
+				b.publish(k)
+				b.fetched()
+			}
+			b.of(k).EditedAt = b.clock.Now()
+			b.clock.Step(30 * time.Second)
+			b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost), "soon after an edit")
+		})
 	}
-	b.of(k).EditedAt = b.clock.Now()
-	b.clock.Step(30 * time.Second)
-	b.Expect(b.found()).To(HaveKeyWithValue(k, wantindex.BodyLost), "soon after an edit")
 }

@@ -74,6 +74,11 @@ func (c *candidate) stripped() bool {
 	return c.entry == status.Entry{} && c.object.Owner(c.key.Key).State == annotation.Ours
 }
 
+// rejected reports whether the writer refused the content. A rejection by a fetcher has attempts.
+func (c *candidate) rejected() bool {
+	return pipeline.ClassOf(c.entry.Error) == v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED && c.entry.Attempts == 0
+}
+
 // candidate returns a wanted key, or nil if its object no longer asks for it.
 func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *candidate {
 	o := a.deps.Object(wantindex.ObjectOf(key))
@@ -188,7 +193,8 @@ func (a *Auditor) isOver(s *step, c *candidate) bool {
 	case wait <= 0, wait > a.interval.maxPause()+maxSkew: // the clock was set back
 		return true
 	case k.waits(), age(s.now, s.requested[k.group]) < a.interval.half(),
-		k.group.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, // only an edit or a refresh helps
+		// Only an edit or a refresh helps.
+		k.group.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, c.rejected(),
 		c.stripped():
 		return false
 	}
@@ -214,7 +220,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 		c.verdict, c.notBefore = a.interval.classify(observation{
 			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256,
 			available: c.entry.Available, ahead: s.ahead(c),
-			suspected: c.known != nil, letOff: c.known != nil && c.known.last == landing,
+			suspected: c.known != nil, letOff: c.known != nil && c.known.last == landing, rejected: c.rejected(),
 		}, c.want, c.pending, s.now)
 		if c.verdict >= bodyLost {
 			lost = append(lost, c.key)
