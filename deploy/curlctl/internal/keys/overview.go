@@ -83,7 +83,7 @@ func ReadOverview(
 	slices.SortFunc(all, func(a, b Key) int { return Compare(a.Key, b.Key) })
 	o.Keys, o.Now, o.Groups = all, Count(all), Groups(all)
 	for _, t := range timers {
-		o.Timers.Add(t.At, time.Now())
+		o.Timers.Add(t.At, now)
 	}
 	counts, err := client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
 	if err != nil {
