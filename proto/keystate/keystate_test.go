@@ -206,11 +206,16 @@ func TestConditionOfAKey(t *testing.T) {
 		{"key of another owner", none, refusal("KeyExists"), kubectl, keystate.Refused, "KeyExists", sentence},
 		{"key of another owner, not reported yet", none, status.Entry{}, kubectl, keystate.Refused, "KeyExists", exists},
 		{
-			"key of another owner, reported for an earlier URL", none, status.Entry{ErrorURL: old, Error: "KeyExists"}, kubectl,
+			"key of another owner, reported for an earlier URL", none,
+			status.Entry{ErrorURL: old, Error: "KeyExists"},
+			kubectl,
 			keystate.Refused, "KeyExists", exists,
 		},
 		{"rejected by the writer", good, refusal("ContentRejected"), ours, keystate.Failing, "ContentRejected", sentence},
-		{"rejected by the writer, fetched again", good, failed("ContentRejected"), ours, keystate.Pending, keystate.NotWritten, ""},
+		{
+			"rejected by a fetcher, fetched again", good, failed("ContentRejected"), ours,
+			keystate.Pending, keystate.NotWritten, "",
+		},
 		{
 			"an edit has another URL", good,
 			status.Entry{URL: old, Error: "Immutable"},
