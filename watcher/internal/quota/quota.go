@@ -92,7 +92,7 @@ func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
 	return q.get(name, (*annotated.Object).Checked)
 }
 
-// AsAnnotated returns the same as Get if that has checked the object, and otherwise the object as it is annotated.
+// AsAnnotated is Get without compiling expressions: it uses the checked request only if there is one.
 func (q *Quota) AsAnnotated(name types.NamespacedName) *annotated.Object {
 	return q.get(name, (*annotated.Object).AsChecked)
 }
