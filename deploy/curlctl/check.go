@@ -313,7 +313,7 @@ func (c *checking) pairs(
 		_, inBinary := object.BinaryData[pair.Key]
 		shown := known.Shown(pair.Key)
 		if inData || inBinary { // of a manifest, and whoever applies it owns the key
-			shown = &keystate.Object{Owner: annotation.Ownership{State: annotation.Foreign}}
+			shown = &keystate.View{Owner: annotation.Ownership{State: annotation.Foreign}}
 		}
 		digest := request.SHA256[pair.Key]
 		now := keystate.Of(known.Spec(pair), shown, nil, c.Now())

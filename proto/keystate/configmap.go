@@ -41,6 +41,6 @@ func (c *ConfigMap) Concerns(key string) bool {
 }
 
 // Shown returns what the ConfigMap shows about a key.
-func (c *ConfigMap) Shown(key string) *Object {
-	return &Object{UID: c.UID, Entry: c.Status.Keys[key], Owner: c.Owners.Of(key), Other: c.Others.Askers()[key]}
+func (c *ConfigMap) Shown(key string) *View {
+	return &View{UID: c.UID, Entry: c.Status.Keys[key], Owner: c.Owners.Of(key), Other: c.Others.Askers()[key]}
 }

@@ -140,7 +140,7 @@ func SpecOfWant(w *v1.Want) Spec {
 }
 
 // Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.
-func Of(spec Spec, o *Object, s *Streams, now time.Time) Condition {
+func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 	if o == nil {
 		c := s.condition(spec, now)
 		if c.State == OK {
@@ -187,8 +187,8 @@ func Of(spec Spec, o *Object, s *Streams, now time.Time) Condition {
 	return c
 }
 
-// Object is what the metadata of an object shows about a key.
-type Object struct {
+// View is what the metadata of an object shows about a key.
+type View struct {
 	UID   types.UID
 	Entry status.Entry
 	Owner annotation.Ownership
@@ -213,28 +213,28 @@ const (
 )
 
 // Value returns what the object shows about the value of a key.
-func (o Object) Value(spec Spec) Value {
-	e := o.Entry
+func (v View) Value(spec Spec) Value {
+	e := v.Entry
 	matches := e.URL == spec.URL && e.Available == ""
 	if spec.SHA256 != "" {
 		matches = (e.URL == spec.URL || e.URL == "") && e.SHA256 == spec.SHA256
 	}
 	matches = matches && e.Rules == spec.Rules
 	switch {
-	case o.Other != "", !e.HasBody() && o.Owner.State == annotation.Foreign:
+	case v.Other != "", !e.HasBody() && v.Owner.State == annotation.Foreign:
 		return Foreign
-	case e.Copied(o.UID):
+	case e.Copied(v.UID):
 		return Copied
 	case !e.HasBody() || !matches:
 		return Missing
-	case o.Owner.State != annotation.Ours && o.Owner.Fingerprint != e.Drift:
+	case v.Owner.State != annotation.Ours && v.Owner.Fingerprint != e.Drift:
 		return Drifted
 	}
 	return Held
 }
 
 // condition returns the state of a key according to its object alone.
-func (o Object) condition(spec Spec, now time.Time) Condition {
+func (v View) condition(spec Spec, now time.Time) Condition {
 	if spec.Ignored != "" {
 		return Condition{State: Ignored, Message: spec.Ignored}
 	}
@@ -243,16 +243,16 @@ func (o Object) condition(spec Spec, now time.Time) Condition {
 			State: Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: spec.Invalid,
 		}
 	}
-	e, value := o.Entry, o.Value(spec)
-	if e.Copied(o.UID) {
+	e, value := v.Entry, v.Value(spec)
+	if e.Copied(v.UID) {
 		e = status.Entry{}
 	}
 	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	switch {
-	case value == Foreign && (o.Other != "" || e.Error != exists || e.FailingURL() != spec.URL):
+	case value == Foreign && (v.Other != "" || e.Error != exists || e.FailingURL() != spec.URL):
 		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
-		if o.Other != "" {
-			c.Message = sentence.KeyOfOther(spec.Key, o.Other)
+		if v.Other != "" {
+			c.Message = sentence.KeyOfOther(spec.Key, v.Other)
 		}
 		return c
 	case e.Failing() && e.FailingURL() == spec.URL:
@@ -265,9 +265,9 @@ func (o Object) condition(spec Spec, now time.Time) Condition {
 			c.State = Refused
 		}
 		return c
-	case e.HasBody() && o.Owner.State == annotation.Foreign && o.Owner.Fingerprint != e.Drift:
+	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.Drift:
 		return Condition{
-			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(spec.Key, o.Owner.Manager()),
+			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(spec.Key, v.Owner.Manager()),
 		}
 	case value != Drifted && e.Available != "" && spec.SHA256 != "" && spec.SHA256 != e.Available:
 		return Condition{

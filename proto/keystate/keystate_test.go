@@ -230,7 +230,7 @@ func TestConditionOfAKey(t *testing.T) {
 		{"not published yet", none, written, ours, keystate.Pending, keystate.Unpublished, ""},
 	} {
 		spec := keystate.Spec{Key: "k", URL: page, Refresh: time.Hour}
-		object := &keystate.Object{UID: uid, Entry: tt.entry, Owner: tt.owner}
+		object := &keystate.View{UID: uid, Entry: tt.entry, Owner: tt.owner}
 		got := keystate.Of(spec, object, tt.streams, now)
 		if got.State != tt.state || got.Reason != tt.reason || got.Message != tt.message {
 			t.Errorf("%s: %+v", tt.name, got)

@@ -152,9 +152,9 @@ func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
 }
 
-// settle assigns free slots after a change at a tenant: first to requests for its host that wait in
+// assignSlots assigns free slots after a change at a tenant: first to requests for its host that wait in
 // memory, then to queued keys. It forgets the tenant if it is idle.
-func (t *Throttle) settle(n *tenant, now time.Time) {
+func (t *Throttle) assignSlots(n *tenant, now time.Time) {
 	h := n.host
 	for _, s := range h.waiting {
 		if s.state != getting && t.busy(s, now) == nil {

@@ -89,7 +89,7 @@ func (t *Ticket) advance(to state) {
 	if t.state = to; to == ended {
 		throttle.taken--
 	}
-	throttle.settle(t.tenant, now)
+	throttle.assignSlots(t.tenant, now)
 }
 
 // Pause records that the host requested a pause. The caller delays the URL
@@ -114,7 +114,7 @@ func (t *Ticket) Pause(requested time.Duration) {
 		time.AfterFunc(wait, func() {
 			throttle.mu.Lock()
 			defer throttle.mu.Unlock()
-			throttle.settle(n, time.Now())
+			throttle.assignSlots(n, time.Now())
 		})
 	}
 }
@@ -132,7 +132,7 @@ func (t *Ticket) Resume() {
 	for _, n := range h.tenants {
 		n.pausedUntil = time.Time{}
 	}
-	throttle.settle(t.tenant, time.Now())
+	throttle.assignSlots(t.tenant, time.Now())
 }
 
 // average adds a duration to a moving average. Zero means none yet.

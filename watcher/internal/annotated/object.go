@@ -91,8 +91,8 @@ func (o *Object) Owner(key string) annotation.Ownership {
 func (o *Object) Spec(pair annotation.Pair) keystate.Spec { return keystate.SpecOf(o.Request, pair) }
 
 // Shown returns what the object shows about a key.
-func (o *Object) Shown(key string) keystate.Object {
-	return keystate.Object{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), Other: o.Others[key]}
+func (o *Object) Shown(key string) keystate.View {
+	return keystate.View{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), Other: o.Others[key]}
 }
 
 // Reader extracts Objects from metadata.

@@ -37,8 +37,8 @@ type observation struct {
 	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream
 	// was restored from a backup.
 	ahead bool
-	// suspected means that an earlier step suspected the key, and letOff that the last verdict was landing.
-	suspected, letOff bool
+	// suspected means that an earlier step suspected the key, and wasLanding that the last verdict was landing.
+	suspected, wasLanding bool
 }
 
 // pending is the work that the messages of a key announce.
@@ -112,7 +112,7 @@ func (i interval) classify(
 		return inFlight, now.Add(min(p.at.Sub(now)+i.maxTimerDelay(), i.maxPause()))
 	case p.inFlight && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
 		return inFlight, now.Add(i.half())
-	case !o.letOff && (p.inFlight || p.recent):
+	case !o.wasLanding && (p.inFlight || p.recent):
 		return landing, now.Add(i.grace())
 	}
 	return bodyLost, time.Time{}

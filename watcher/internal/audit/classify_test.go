@@ -17,7 +17,7 @@ func TestClassify(t *testing.T) {
 	failing := func(o *observation) { o.failing = true }
 	rejected := func(o *observation) { o.failing, o.rejected = true, true }
 	suspected := func(o *observation) { o.suspected = true }
-	letOff := func(o *observation) { o.suspected, o.letOff = true, true }
+	letOff := func(o *observation) { o.suspected, o.wasLanding = true, true }
 	ahead := func(o *observation) { o.ahead = true }
 	timer := func(c v1.Cause, body string) func(*pending) {
 		return func(p *pending) {

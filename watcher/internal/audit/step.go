@@ -220,7 +220,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 		c.verdict, c.notBefore = a.interval.classify(observation{
 			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256,
 			available: c.entry.Available, ahead: s.ahead(c),
-			suspected: c.known != nil, letOff: c.known != nil && c.known.last == landing, rejected: c.rejected(),
+			suspected: c.known != nil, wasLanding: c.known != nil && c.known.last == landing, rejected: c.rejected(),
 		}, c.want, c.pending, s.now)
 		if c.verdict >= bodyLost {
 			lost = append(lost, c.key)

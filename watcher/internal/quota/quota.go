@@ -182,7 +182,7 @@ func (q *Quota) Decide() (affected []types.NamespacedName) {
 		}
 	})
 	for name, objects := range members {
-		affected = append(affected, q.settle(name, sums[name], objects)...)
+		affected = append(affected, q.decide(name, sums[name], objects)...)
 	}
 	return affected
 }
@@ -198,8 +198,8 @@ func (q *Quota) visit(do func(*annotated.Object)) {
 
 func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
 
-// settle decides about one namespace. The caller holds the lock.
-func (q *Quota) settle(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
+// decide applies the limits to one namespace. The caller holds the lock.
+func (q *Quota) decide(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
 	slices.SortFunc(objects, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
 	before := q.decisions[name]
 	now := before

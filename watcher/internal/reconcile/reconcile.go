@@ -248,7 +248,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 	publish := func(last uint64) (uint64, error) {
 		// Even without an acknowledgement, the stream may have the want. It must be retracted if the
 		// object is deleted before the next try.
-		r.deps.Index.Expect(key, r.deps.Broker.Now())
+		r.deps.Index.Reserve(key, r.deps.Broker.Now())
 		r.deps.Signer.Sign(w.Want)
 		return r.deps.Client.PublishWant(ctx, w.Want, last)
 	}

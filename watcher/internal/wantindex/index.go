@@ -170,9 +170,9 @@ func (i *Index) Put(key pipeline.Key, w Want) {
 	i.keys++
 }
 
-// Expect records, unless the key has a want, that the stream may get one. Its sequence is still
+// Reserve records, unless the key has a want, that the stream may get one. Its sequence is still
 // unknown.
-func (i *Index) Expect(key pipeline.Key, at time.Time) {
+func (i *Index) Reserve(key pipeline.Key, at time.Time) {
 	if _, found := i.Want(key); !found {
 		i.Put(key, Unreadable(i.Epoch(), 0, at))
 	}

@@ -188,7 +188,7 @@ func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key 
 		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.IsDue
 		streams.Newest = next.Due.GetCached().GetSha256()
 	}
-	var shown *keystate.Object
+	var shown *keystate.View
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
 		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
 	}

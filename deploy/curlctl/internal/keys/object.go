@@ -123,7 +123,7 @@ func (o *Object) unpublished(
 	at pipeline.Key, wanted map[pipeline.Key]bool, streams *keystate.Streams, now time.Time,
 ) (all []Key) {
 	if o.Problem != "" && (o.Ignored == "" || !o.Request.Present) {
-		c := keystate.Of(keystate.Spec{Invalid: o.Problem}, &keystate.Object{}, nil, now)
+		c := keystate.Of(keystate.Spec{Invalid: o.Problem}, &keystate.View{}, nil, now)
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}

@@ -88,7 +88,7 @@ func (in Input) source(spec keystate.Spec) watchv1.SourceStatus {
 		return state
 	}
 	entry := in.Target.Entries.Of(spec.Key)
-	shown := keystate.Object{
+	shown := keystate.View{
 		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(spec.Key), Other: in.Target.Others[spec.Key],
 	}
 	now := keystate.Of(spec, &shown, nil, in.Now)
