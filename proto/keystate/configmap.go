@@ -14,8 +14,8 @@ type ConfigMap struct {
 	// Request is the content of the annotations, and Invalid the error if they are invalid.
 	Request annotation.Request
 	Invalid error
-	// Status has the entries of this installation, and Others those of others. Both are empty if the status is
-	// Unreadable.
+	// Status has the entries of this installation, and Others has the entries of other installations. Both are empty
+	// if the status is Unreadable.
 	Status, Others status.Status
 	Unreadable     bool
 	// Owners are unknown if managedFields are unreadable.

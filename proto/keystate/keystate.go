@@ -160,8 +160,7 @@ func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 	case c.State == Failing && shown.Reason == c.Reason:
 		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)
 	case c.State == Failing: // the object does not show the newest failure yet
-	case shown.State == Refused,
-		shown.State == Failing && o.Entry.Attempts == 0, // the writer found it, so the streams do not show it
+	case shown.State == Refused, shown.State == Failing && o.Entry.ByWriter(),
 		shown.State == Failing && s.Due == nil && (s.Taken || !s.Wanted):
 		if !c.Next.IsZero() {
 			shown.Next = c.Next

@@ -110,13 +110,15 @@ func (e Entry) OnlyBody() Entry {
 // HasBody reports whether the key holds, or held, a body that we wrote.
 func (e Entry) HasBody() bool { return e.SHA256 != "" }
 
-// Refused reports whether the API server or another owner keeps the last body from being written. Unlike that, a
-// failed fetch, such as of a body that is too large for a fetcher, has attempts.
+// ByWriter reports whether the writer found the failure, which the streams do not show. A failed fetch has attempts.
+func (e Entry) ByWriter() bool { return e.Failing() && e.Attempts == 0 }
+
+// Refused reports whether the API server or another owner keeps the last body from being written.
 func (e Entry) Refused() bool {
 	switch pipeline.ClassOf(e.Error) {
 	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
 		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
-		return e.Attempts == 0
+		return e.ByWriter()
 	default:
 		return false
 	}

@@ -102,7 +102,7 @@ func (c *Client) Handled(ctx context.Context) (uint64, error) {
 	return fetchers.AckFloor.Stream, nil
 }
 
-// Fetchers returns the consumer that the fetchers share. The errors are those of Consumer.
+// Fetchers returns the consumer that the fetchers share, or an error of Consumer.
 func (c *Client) Fetchers(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 	stream, err := c.Stream(ctx, pipeline.Requests)
 	if err != nil {

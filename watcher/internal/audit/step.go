@@ -74,9 +74,9 @@ func (c *candidate) stripped() bool {
 	return c.entry == status.Entry{} && c.object.Owner(c.key.Key).State == annotation.Ours
 }
 
-// rejected reports whether the writer refused the content. A rejection by a fetcher has attempts.
+// rejected reports whether the writer refused the content.
 func (c *candidate) rejected() bool {
-	return pipeline.ClassOf(c.entry.Error) == v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED && c.entry.Attempts == 0
+	return c.entry.ByWriter() && pipeline.ClassOf(c.entry.Error) == v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
 }
 
 // candidate returns a wanted key, or nil if its object no longer asks for it.

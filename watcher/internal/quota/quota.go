@@ -20,8 +20,8 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
-// settleInterval is the interval between checks of the limits.
-const settleInterval = 5 * time.Second
+// checkInterval is the interval between checks of the limits.
+const checkInterval = 5 * time.Second
 
 // Limits are the limits of one namespace (0: none).
 type Limits struct {
@@ -133,7 +133,7 @@ func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.
 
 // Run checks the limits until ctx is done.
 func (q *Quota) Run(ctx context.Context, c clock.WithTicker) {
-	pace.Every(ctx, c, settleInterval, func() {
+	pace.Every(ctx, c, checkInterval, func() {
 		if q.changed.Swap(false) {
 			for _, name := range q.Decide() {
 				q.notify(name, false)

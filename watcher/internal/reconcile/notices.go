@@ -103,7 +103,7 @@ func (n *noticesOf) end(now map[noticeID]bool) {
 	})
 }
 
-// skip is the action of Events about what is not done.
+// skip is the action of Events about a key or an object that is left out.
 const skip = "Skip"
 
 // actions has the reasons of Events, and the action of each.

@@ -75,6 +75,7 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
 	_, known := b.object.History[pin]
+	// A failure since does not take the body away.
 	holds := b.status.Keys[key].WithoutFailure().HoldsPin(pin, b.owner(key))
 	switch {
 	case pin == "", holds, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):

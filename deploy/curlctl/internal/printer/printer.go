@@ -103,7 +103,7 @@ func (p *Printer) Progress(verb string, all int) func(done int) {
 
 // Row is one item of a list.
 type Row struct {
-	// Cells are those of a table. Only -o wide also shows Wide.
+	// Cells are shown in tables, and Wide only with -o wide.
 	Cells, Wide []Cell
 	// Name for -o name, such as failure/12.
 	Name string
