@@ -78,6 +78,9 @@ var _ = Describe("An earlier content", func() {
 		Expect(cm.Events(ctx, "UpdateAvailable")).To(HaveLen(1))
 		pins("four", "accept", "rules.json")
 		page.Says("five")
+		// Within a second, a fetcher gives the response of an earlier GET to equal requests.
+		Eventually(func() time.Duration { return time.Since(page.Arrivals()[page.Hits()-1]) }).
+			Should(BeNumerically(">", 1500*time.Millisecond))
 		curlctl("unpin", "rules.json", "--now")
 		cm.EventuallyHasData(ctx, "rules.json", "five")
 	})
