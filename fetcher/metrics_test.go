@@ -75,14 +75,12 @@ func (l *lab) start(change func(*fetcher.Config)) {
 	}
 	health := process.NewHealth()
 	begun := health.Part("begun") // without a part it would be ready at once
-	host := process.SharedRuntime{
-		Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry,
-		NATS: process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()},
-	}
+	rt := process.Runtime{Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry}
+	broker := &process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()}
 	ctx, cancel := context.WithCancel(l.ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- host.Run(ctx, "fetcher", func(ctx context.Context, rt *process.Runtime) error {
+		ended <- rt.Run(ctx, "fetcher", broker, func(ctx context.Context, rt *process.Runtime) error {
 			begun.Ready()
 			return fetcher.Run(ctx, rt, cfg)
 		})

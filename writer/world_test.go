@@ -96,15 +96,15 @@ func (w *world) startWithoutWaiting() {
 	w.health, w.metrics = process.NewHealth(), prometheus.NewRegistry()
 	w.calls.reset()
 	begun := w.health.Part("begun") // health without parts would be ready
-	host := process.SharedRuntime{
+	rt := process.Runtime{
 		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
 		Health: w.health, Metrics: w.metrics,
-		NATS: process.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()},
 	}
+	broker := &process.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()}
 	ctx, cancel := context.WithCancel(w.ctx())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- host.Run(ctx, "writer", func(ctx context.Context, rt *process.Runtime) error {
+		ended <- rt.Run(ctx, "writer", broker, func(ctx context.Context, rt *process.Runtime) error {
 			begun.Ready()
 			return writer.Run(ctx, rt, w.config, w.cluster)
 		})

@@ -217,16 +217,16 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	for _, c := range change {
 		c(&cfg)
 	}
-	host := process.SharedRuntime{
+	rt := process.Runtime{
 		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(),
-		NATS: process.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()},
 	}
+	broker := &process.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer GinkgoRecover()
-		Expect(host.Run(ctx, "fetcher", func(ctx context.Context, rt *process.Runtime) error {
+		Expect(rt.Run(ctx, "fetcher", broker, func(ctx context.Context, rt *process.Runtime) error {
 			return fetcher.Run(ctx, rt, cfg)
 		})).To(Succeed())
 	}()

@@ -181,14 +181,17 @@ func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(co
 func (a *assembly) run(ctx context.Context, name string, serve func(context.Context, *process.Runtime) error) error {
 	tracer, flush := a.config.tracer(ctx, name, a.log)
 	defer flush()
-	host := process.SharedRuntime{
+	rt := process.Runtime{
 		Tracer: tracer,
 		Log:    a.log.With().Str("service", name).Logger(), Health: a.health.Group(name),
 		// Services share some metrics, such as those of watches.
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry),
-		NATS:    process.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}, WithoutNATS: name == keeperName,
 	}
-	if err := host.Run(ctx, name, serve); err != nil {
+	broker := &process.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}
+	if name == keeperName {
+		broker = nil
+	}
+	if err := rt.Run(ctx, name, broker, serve); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

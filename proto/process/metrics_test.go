@@ -16,14 +16,12 @@ import (
 var _ = It("The metrics of every service report its version, and whether it is connected to a broker", func() {
 	server := natstest.Broker(GinkgoTB(), natstest.Options{})
 	registry := prometheus.NewRegistry()
-	host := process.SharedRuntime{
-		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry,
-		NATS: process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()},
-	}
+	rt := process.Runtime{Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: registry}
+	broker := &process.NATSOptions{URL: "nats://in.process", Dial: server.Dial()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- host.Run(ctx, "toy", func(ctx context.Context, rt *process.Runtime) error {
+		ended <- rt.Run(ctx, "toy", broker, func(ctx context.Context, rt *process.Runtime) error {
 			rt.Started()
 			<-ctx.Done()
 			return nil

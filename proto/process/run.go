@@ -47,40 +47,39 @@ func (o *Options) BindFlags(fs *pflag.FlagSet, listen string) {
 
 const flushTimeout = 2 * time.Second
 
-// Runtime is the environment of a service.
+// Runtime is the environment of a service. Services of one process share the first four.
 type Runtime struct {
-	// Log is the logger of the service.
-	Log zerolog.Logger
-	// Health of the service.
-	Health *Health
-	// Metrics of the service.
+	Log     zerolog.Logger
+	Health  *Health
 	Metrics prometheus.Registerer
-	// NATS is already connected.
-	NATS *nats.Conn
-	// JetStream context of the connection.
-	JetStream jetstream.JetStream
-	// Tracer of the service (nil if tracing is off).
+	// Tracer is nil if tracing is off.
 	Tracer *tracing.Tracer
+
+	// NATS is connected, and JetStream uses it. Nil without NATS.
+	NATS      *nats.Conn
+	JetStream jetstream.JetStream
 
 	running *Part
 }
+
+// runningPart is ready from the call of Started until the service drains.
+const runningPart = "running"
 
 // Started must be called when the service has added all its parts to Health. The process is not
 // ready before.
 func (rt *Runtime) Started() { rt.running.Ready() }
 
-// Run runs one service in a process. It sets up logs, health, metrics and the connection to NATS,
-// runs the service until ctx is done or the service fails, flushes published messages, and closes
-// the connection.
-//
-// While the service drains, /readyz responds with 503 and /healthz with 200.
+// Run runs the only service of a process: it sets up logs, health, metrics and traces, serves them, and calls
+// Runtime.Run. While the service drains, /readyz responds with 503 and /healthz with 200.
 func (o *Options) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
 	log, err := o.Log.New(os.Stderr, name)
 	if err != nil {
 		return err
 	}
+	var broker *NATSOptions
 	if !o.WithoutNATS {
-		if err := o.NATS.Validate(); err != nil {
+		broker = &o.NATS
+		if err := broker.Validate(); err != nil {
 			return err
 		}
 	}
@@ -89,10 +88,7 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	health := NewHealth()
 	tracer := tracing.FromEnv(ctx, name, BuildVersion(), log)
 	defer tracer.Shutdown(context.WithoutCancel(ctx))
-	host := SharedRuntime{
-		Log: log, Health: health, Metrics: registry, NATS: o.NATS, WithoutNATS: o.WithoutNATS,
-		Tracer: tracer, running: health.Part(runningPart),
-	}
+	rt := Runtime{Log: log, Health: health, Metrics: registry, Tracer: tracer, running: health.Part(runningPart)}
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	endpointsCtx, closeEndpoints := context.WithCancel(groupCtx)
 	defer closeEndpoints()
@@ -109,73 +105,44 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 		defer cancel()
 		defer context.AfterFunc(groupCtx, cancel)()
 		log.Info().Str("version", BuildVersion()).Msg("starting")
-		return host.Run(ctx, name, serve)
+		return rt.Run(ctx, name, broker, serve)
 	})
 	return group.Wait()
 }
 
-// SharedRuntime is the shared environment of several services in one process.
-type SharedRuntime struct {
-	// Log, Health and Metrics are shared.
-	Log     zerolog.Logger
-	Health  *Health
-	Metrics prometheus.Registerer
-	// NATS has the connection options. Each service has its own connection.
-	NATS NATSOptions
-	// WithoutNATS means that the service does not use the broker.
-	WithoutNATS bool
-	// Tracer is shared (nil if tracing is off).
-	Tracer *tracing.Tracer
-
-	running *Part
-}
-
-// runningPart is ready from the call of Started until the service drains.
-const runningPart = "running"
-
-// Run connects to NATS, runs a service until ctx is done or the service fails, flushes published
-// messages, and closes the connection.
-func (s SharedRuntime) Run(ctx context.Context, name string, serve func(context.Context, *Runtime) error) error {
-	rt := &Runtime{Log: s.Log, Health: s.Health, Metrics: s.Metrics, Tracer: s.Tracer, running: s.running}
+// Run runs a service until ctx is done or the service fails. With the options of a broker, it gets a connection of its
+// own, whose published messages are flushed at the end.
+func (rt Runtime) Run(
+	ctx context.Context, name string, broker *NATSOptions, serve func(context.Context, *Runtime) error,
+) error {
 	if rt.running == nil {
-		rt.running = s.Health.Part(runningPart)
+		rt.running = rt.Health.Part(runningPart)
 	}
-	set := metric.New(s.Metrics, name)
-	stopped := context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })
-	defer stopped()
+	defer context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })()
+	set := metric.New(rt.Metrics, name)
 	measureBuild(set, name)
-	var err error
-	if s.WithoutNATS {
-		err = serve(ctx, rt)
-	} else {
-		err = s.connected(ctx, rt, set, name, serve)
+	if broker != nil {
+		part := rt.Health.Part("nats")
+		conn := measureConnection(set, part)
+		var err error
+		if rt.NATS, err = broker.Connect(ctx, name, rt.Log, part); err != nil {
+			return err
+		}
+		defer rt.NATS.Close()
+		conn.Store(rt.NATS)
+		if rt.JetStream, err = jetstream.New(rt.NATS); err != nil {
+			return fmt.Errorf("use JetStream: %w", err)
+		}
 	}
-	if err == nil {
-		rt.Log.Info().Msg("stopped")
-	}
-	return err
-}
-
-// connected runs a service with a connection to NATS.
-func (s SharedRuntime) connected(ctx context.Context, rt *Runtime, set *metric.Set, name string,
-	serve func(context.Context, *Runtime) error,
-) (err error) {
-	part := s.Health.Part("nats")
-	conn := measureConnection(set, part)
-	if rt.NATS, err = s.NATS.Connect(ctx, name, rt.Log, part); err != nil {
+	if err := serve(ctx, &rt); err != nil {
 		return err
 	}
-	defer rt.NATS.Close()
-	conn.Store(rt.NATS)
-	if rt.JetStream, err = jetstream.New(rt.NATS); err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
+	if broker != nil {
+		if err := rt.NATS.FlushTimeout(flushTimeout); err != nil && rt.NATS.IsConnected() {
+			rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
+		}
 	}
-	if err := serve(ctx, rt); err != nil {
-		return err
-	}
-	if err := rt.NATS.FlushTimeout(flushTimeout); err != nil && rt.NATS.IsConnected() {
-		rt.Log.Warn().Err(err).Msg("not all acknowledgements reached NATS")
-	}
+	rt.Log.Info().Msg("stopped")
 	return nil
 }
 
