@@ -38,7 +38,7 @@ var (
 
 // react decides how to react to the end of an attempt, and does it.
 func (e *Engine) react(ctx context.Context, a *attempt, end attemptEnd) reaction {
-	return e.carryOut(ctx, a, e.cfg.next(a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
+	return e.carryOut(ctx, a, e.cfg.decide(a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
 }
 
 // carryOut carries out a reaction and returns it with its outcome, which is another one if the want was
@@ -50,7 +50,7 @@ func (e *Engine) react(ctx context.Context, a *attempt, end attemptEnd) reaction
 func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction {
 	isContent := r.result.GetContent() != nil
 	if r.result != nil && !e.fit(r.result) && isContent {
-		return e.react(ctx, a, attemptEnd{failed: tooLarge()})
+		return e.react(ctx, a, attemptEnd{failure: tooLarge()})
 	}
 	var timer uint64
 	first := func() (err error) { timer, err = e.setTimer(ctx, a, r); return err }
@@ -66,17 +66,17 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction 
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return reaction{outcome: superseded}
 	case errors.Is(err, errRejected) && isContent:
-		return e.react(ctx, a, attemptEnd{failed: tooLarge()})
+		return e.react(ctx, a, attemptEnd{failure: tooLarge()})
 	case errors.Is(err, errRejected):
 		f := unhandled("broker rejects the outcome of the message", err)
 		if a.claimed && r.outcome != gaveUp { // nothing else stores its dead letter
-			return e.react(ctx, a, attemptEnd{failed: &f})
+			return e.react(ctx, a, attemptEnd{failure: f})
 		}
 		return reaction{outcome: malformed, failure: f}
 	case err != nil:
 		return reaction{outcome: postponed}
 	}
-	if r.waits != nil {
+	if r.queued {
 		e.enqueue(ctx, a, r, timer)
 	}
 	return r

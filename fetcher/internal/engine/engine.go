@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -49,7 +51,7 @@ type Deps struct {
 type Engine struct {
 	cfg          Config
 	deps         Deps
-	shared       *sharedcall.Group[get.Request, fetched]
+	shared       *sharedcall.Group[get.Request, attemptEnd]
 	backpressure *backpressure
 	rules        *rule.Evaluator
 	resultBytes  *budget.Budget
@@ -62,7 +64,7 @@ type Engine struct {
 func New(cfg Config, deps Deps) *Engine {
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
-		shared:      sharedcall.New[get.Request, fetched](cfg.Sharing, deps.Clock.Now),
+		shared:      sharedcall.New[get.Request, attemptEnd](cfg.Sharing, deps.Clock.Now),
 		resultBytes: budget.New(cfg.ResultBytes, deps.Clock.Now),
 		processing:  budget.New(cfg.Processing, deps.Clock.Now),
 		deadLetters: budget.New(cfg.DeadLetters, deps.Clock.Now),
@@ -74,18 +76,10 @@ func New(cfg Config, deps Deps) *Engine {
 // Handle handles a message. The end of the process does not cancel its context, but one GET and one
 // publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
-	t, err := e.decode(d)
-	r := e.run(ctx, &attempt{trigger: t}, tracing.Of(d), func(ctx context.Context, a *attempt) reaction {
-		d.SetTrace(a.span.SpanContext())
-		switch {
-		case err != nil:
-			return e.react(ctx, a, attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", err)})
-		case t.tombstone():
-			return e.react(ctx, a, attemptEnd{outcome: tombstone})
-		}
-		return e.react(ctx, a, e.try(ctx, a))
-	})
-	return r.disposition()
+	a := &attempt{trigger: e.decode(d)}
+	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, tracing.Of(d))
+	d.SetTrace(a.span.SpanContext())
+	return e.run(ctx, a).disposition()
 }
 
 // Observe counts dead letters of messages that could not be handled.
@@ -95,16 +89,27 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	}
 }
 
-// run handles a delivered or claimed message with a span, and reports the outcome.
-func (e *Engine) run(
-	ctx context.Context, a *attempt, m tracing.Message, do func(context.Context, *attempt) reaction,
-) reaction {
+// run makes the attempt of a delivered or claimed message, reacts to its end, and reports the outcome.
+func (e *Engine) run(ctx context.Context, a *attempt) reaction {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
-	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, m)
 	defer func() { a.ticket.End() }()
-	r := do(ctx, a)
+	r := e.tryAndReact(ctx, a)
 	e.report(a, r)
 	a.setSpanOutcome(r)
 	return r
+}
+
+// tryAndReact gives up on a claimed key that panics. pipeline.Consume recovers the panics of delivered messages.
+func (e *Engine) tryAndReact(ctx context.Context, a *attempt) (r reaction) {
+	if a.claimed {
+		defer func() {
+			if value := recover(); value != nil {
+				e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
+					Msg("handling of a queued key panicked")
+				r = e.react(ctx, a, attemptEnd{failure: poisoned()})
+			}
+		}()
+	}
+	return e.react(ctx, a, e.try(ctx, a))
 }

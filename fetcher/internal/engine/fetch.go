@@ -36,39 +36,41 @@ const (
 	maxUnended = 5
 )
 
-// try makes the attempt of a valid message, if it is possible.
+// try makes an attempt, if it is possible.
 func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
-	if a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence) {
+	switch {
+	case a.unreadable != nil:
+		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.unreadable)}
+	case a.tombstone():
+		return attemptEnd{outcome: tombstone}
+	case a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence):
 		return attemptEnd{blocked: &blocked{queued: true}}
-	}
-	if a.kind == pipeline.KindDue {
+	case a.kind == pipeline.KindDue:
 		if end, ok := e.confirm(ctx, a); !ok {
 			return end
 		}
 	}
-	if a.earlier.GetUnended() >= maxUnended {
-		return attemptEnd{failed: poisoned()}
-	}
-	if a.kind == pipeline.KindWant && a.want.GetCached() != nil {
+	switch {
+	case a.earlier.GetUnended() >= maxUnended:
+		return attemptEnd{failure: poisoned()}
+	case a.kind == pipeline.KindWant && a.want.GetCached() != nil:
 		return attemptEnd{outcome: inSync}
-	}
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
-	if !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0) {
+	case !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0):
 		return attemptEnd{blocked: &blocked{queued: true}}
 	}
 	if b := e.overBudget(a.trigger); b != nil {
 		return attemptEnd{blocked: b}
 	}
-	got := e.fetch(ctx, a)
-	if got.blocked != nil {
-		return attemptEnd{blocked: got.blocked}
+	end := e.fetch(ctx, a)
+	if end.blocked == nil {
+		e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
 	}
-	e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
-	if got.err != nil {
-		return attemptEnd{failed: got.failure()}
+	if end.response == nil {
+		return end
 	}
-	return e.pass(ctx, a.trigger, got.response)
+	return e.applyRules(ctx, a.trigger, *end.response)
 }
 
 // confirm reads the want of a due. If there is nothing to fetch, it returns why.
@@ -113,66 +115,51 @@ func (e *Engine) overBudget(t *trigger) *blocked {
 	return nil
 }
 
-// fetched is the outcome of a GET: no slot, a failure or a response.
-type fetched struct {
-	blocked  *blocked
-	err      error
-	response get.Response
-}
-
-// failure returns the failure of a GET.
-func (f fetched) failure() *failure {
-	if err, ok := errors.AsType[*get.Error](f.err); ok {
-		return failureOf(err)
-	}
-	// Only its own deadline ends the context of a GET.
-	return &failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
-	}
-}
-
 // fetch makes the GET of an attempt or shares one with others.
-func (e *Engine) fetch(ctx context.Context, a *attempt) fetched {
+func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	known := validators(a.earlier.GetCached(), e.deps.Clock.Now())
 	if rule.Of(a.want).Timed() {
 		known = get.Validators{}
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
-	get := func() sharedcall.Shared[fetched] { return e.get(ctx, a, r) }
-	got, shared, err := e.shared.Do(r, a.notBefore(), get)
-	if shared && got.blocked != nil { // the namespace that made the call got no slot
-		got, shared = get().Value, false
+	call := func() sharedcall.Shared[attemptEnd] { return e.get(ctx, a, r) }
+	end, shared, err := e.shared.Do(r, a.notBefore(), call)
+	if shared && end.blocked != nil { // the namespace that made the call got no slot
+		end, shared = call().Value, false
 	}
-	if shared && err == nil && hasOtherDigest(a.trigger, got) { // the server may have the required body by now
-		got, shared, err = e.shared.Do(r, a.storedAt, get)
+	if shared && err == nil && hasOtherDigest(a.trigger, end) { // the server may have the required body by now
+		end, shared, err = e.shared.Do(r, a.storedAt, call)
 	}
 	switch {
 	case err != nil:
 		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET}
-		return fetched{blocked: &blocked{Busy: busy, queued: true, shared: r}}
-	case shared && got.blocked == nil:
+		return attemptEnd{blocked: &blocked{Busy: busy, queued: true, shared: r}}
+	case shared && end.blocked == nil:
 		e.deps.Metrics.coalesced.Inc()
 	}
-	return got
+	return end
 }
 
 // hasOtherDigest reports whether a response lacks the required digest.
-func hasOtherDigest(t *trigger, got fetched) bool {
-	sum := got.response.SHA256
-	if got.response.NotModified {
+func hasOtherDigest(t *trigger, end attemptEnd) bool {
+	if end.response == nil || t.want.GetSha256() == "" {
+		return false
+	}
+	sum := end.response.SHA256
+	if end.response.NotModified {
 		sum = t.earlier.GetCached().GetSha256()
 	}
-	return t.want.GetSha256() != "" && got.blocked == nil && got.err == nil && sum != t.want.GetSha256()
+	return sum != t.want.GetSha256()
 }
 
 // get makes a GET if the throttle has a slot.
-func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[fetched] {
+func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[attemptEnd] {
 	ticket, busy := e.deps.Throttle.Acquire(throttle.TicketRequest{
 		Host: authority(r.URL), Namespace: a.key.Namespace, Ticket: a.ticket, Backlog: a.backlog, Urgent: a.urgent(),
 	})
 	if busy != nil {
-		return sharedcall.Shared[fetched]{Value: fetched{blocked: &blocked{Busy: *busy, queued: true}}}
+		return sharedcall.Shared[attemptEnd]{Value: attemptEnd{blocked: &blocked{Busy: *busy, queued: true}}}
 	}
 	defer ticket.Release()
 	a.ticket = ticket
@@ -181,12 +168,14 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
 	observeLoad(ticket, err)
-	got := fetched{response: response, err: err}
-	e.deps.Metrics.observeGet(got)
-	if err == nil {
+	end := attemptEnd{response: &response}
+	if err != nil {
+		end = attemptEnd{failure: failureOf(err)}
+	} else {
 		setSpanResponse(a.span, response)
 	}
-	return sharedcall.Shared[fetched]{Value: got, Size: int64(len(response.Body)), Reuse: true}
+	e.deps.Metrics.observeGet(end)
+	return sharedcall.Shared[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.
@@ -217,9 +206,9 @@ var details = map[rule.Cause]v1.FailureDetail{
 	rule.Costly:          v1.FailureDetail_FAILURE_DETAIL_COSTLY,
 }
 
-// pass evaluates the rules and the selection of a want on a new body. The response has the selected
+// applyRules evaluates the rules and the selection of a want on a new body. The response has the selected
 // part of the body then.
-func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) attemptEnd {
+func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) attemptEnd {
 	set := rule.Of(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
 		return attemptEnd{response: &r}
@@ -236,7 +225,7 @@ func (e *Engine) pass(ctx context.Context, t *trigger, r get.Response) attemptEn
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
 		}
-		return attemptEnd{failed: f}
+		return attemptEnd{failure: f}
 	}
 	if outcome.Wait > 0 {
 		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}

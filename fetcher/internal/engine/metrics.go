@@ -98,20 +98,20 @@ func (m *Metrics) ObservePhase(ctx context.Context, p get.Phase, d time.Duration
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }
 
-func (m *Metrics) observeGet(got fetched) {
-	if denied, is := errors.AsType[*egress.DeniedError](got.err); is {
-		m.denials.WithLabelValues(string(denied.Rule)).Inc()
-	}
-	if got.err != nil {
-		m.gets.WithLabelValues(pipeline.Reason(got.failure().Class)).Inc()
+func (m *Metrics) observeGet(end attemptEnd) {
+	if end.failure != nil {
+		if denied, is := errors.AsType[*egress.DeniedError](&end.failure.Error); is {
+			m.denials.WithLabelValues(string(denied.Rule)).Inc()
+		}
+		m.gets.WithLabelValues(pipeline.Reason(end.failure.Class)).Inc()
 		return
 	}
 	m.gets.WithLabelValues(ok).Inc()
-	if got.response.NotModified {
+	if end.response.NotModified {
 		m.notModified.Inc()
 		return
 	}
-	m.bodies.Observe(float64(len(got.response.Body)))
+	m.bodies.Observe(float64(len(end.response.Body)))
 }
 
 // observeStaleness observes the delay of a regular fetch. A key without a successful fetch is not

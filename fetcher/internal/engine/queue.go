@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,8 +44,8 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 		Start: func(ticket *throttle.Ticket) { e.start(w, ticket) }, //nolint:contextcheck // it starts later
 	}
 	enqueue := func() { e.deps.Throttle.Enqueue(waiter) }
-	if r.waitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
-		e.shared.After(r.waits.shared, enqueue)
+	if r.blocked.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
+		e.shared.After(r.blocked.shared, enqueue)
 	} else {
 		enqueue()
 	}
@@ -76,17 +74,8 @@ func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
 		return
 	}
 	e.deps.Metrics.claims.WithLabelValues(won).Inc()
-	e.run(context.Background(), &attempt{trigger: t, ticket: ticket}, w.message, e.reactOrGiveUp)
-}
-
-// reactOrGiveUp handles a claimed key. Unlike for a delivered message, nothing else recovers a panic.
-func (e *Engine) reactOrGiveUp(ctx context.Context, a *attempt) (r reaction) {
-	defer func() {
-		if value := recover(); value != nil {
-			e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
-				Msg("handling of a queued key panicked")
-			r = e.react(ctx, a, attemptEnd{failed: poisoned()})
-		}
-	}()
-	return e.react(ctx, a, e.try(ctx, a))
+	a := &attempt{trigger: t, ticket: ticket}
+	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, w.message)
+	a.span = span
+	e.run(ctx, a)
 }

@@ -58,7 +58,7 @@ func (e *Engine) report(a *attempt, r reaction) {
 	case retry:
 		e.deps.Metrics.retries.Inc()
 	case parked:
-		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.waitsFor)).Inc()
+		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.blocked.WaitsFor)).Inc()
 	default:
 	}
 	level, text := logLine(t, r)
@@ -72,11 +72,11 @@ func (e *Engine) report(a *attempt, r reaction) {
 	if r.wait > 0 {
 		line = process.LogDuration(line, "next", r.wait)
 	}
-	if r.failure.Class != 0 {
-		line = line.Str("reason", pipeline.Reason(r.failure.Class)).Str("error", r.failure.text)
-	}
-	if r.failure.StatusCode != 0 {
-		line = line.Int("status", r.failure.StatusCode)
+	if f := r.failure; f != nil {
+		line = line.Str("reason", pipeline.Reason(f.Class)).Str("error", f.text)
+		if f.StatusCode != 0 {
+			line = line.Int("status", f.StatusCode)
+		}
 	}
 	if r.dropped {
 		line = line.Bool("dead_letter_dropped", true)

@@ -29,11 +29,11 @@ func (a *attempt) setSpanOutcome(r reaction) {
 		tracing.Outcome.String(string(r.outcome)),
 	)
 	a.span.SetAttributes(target(a.want.GetUrl())...)
-	if r.failure.StatusCode != 0 {
+	if r.failure != nil && r.failure.StatusCode != 0 {
 		a.span.SetAttributes(semconv.HTTPResponseStatusCode(r.failure.StatusCode))
 	}
 	switch {
-	case r.failure.Class != 0:
+	case r.failure != nil:
 		tracing.Fail(a.span, pipeline.Reason(r.failure.Class))
 	case r.outcome == postponed:
 		tracing.Fail(a.span, string(postponed))

@@ -36,32 +36,32 @@ type trigger struct {
 	// own write. The writer must read it first.
 	readFirst bool
 	cause     v1.Cause
+	// unreadable is why the message cannot be decoded. It wraps pipeline.ErrMalformed or pipeline.ErrSubject.
+	unreadable error
 	// earlier is the due with the state of earlier attempts. It is empty for a new want.
 	earlier *v1.Due
 }
 
-// decode parses a message. With an error, which wraps pipeline.ErrMalformed or pipeline.ErrSubject,
-// the trigger has the readable fields.
-func (e *Engine) decode(d *pipeline.Delivery) (*trigger, error) {
+// decode parses a message. An unreadable one has only some of the fields.
+func (e *Engine) decode(d *pipeline.Delivery) *trigger {
 	e.deps.Clock.Observe(d.StoredAt())
 	t := &trigger{
 		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.NumDelivered(), backlog: d.Backlog(),
 		began: e.deps.Clock.Now(), earlier: &v1.Due{},
 	}
-	var err error
-	if t.kind, t.key, err = pipeline.ParseSubject(d.Subject()); err != nil {
-		return t, err
+	if t.kind, t.key, t.unreadable = pipeline.ParseSubject(d.Subject()); t.unreadable != nil {
+		return t
 	}
 	switch t.kind {
 	case pipeline.KindWant:
-		t.want, err = pipeline.DecodeWant(t.key, d.Data())
+		t.want, t.unreadable = pipeline.DecodeWant(t.key, d.Data())
 		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
 	case pipeline.KindDue:
-		err = t.decodeDue(d.Data())
+		t.unreadable = t.decodeDue(d.Data())
 	default:
-		err = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
+		t.unreadable = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
 	}
-	return t, err
+	return t
 }
 
 // decodeDue reads a due. Its want is old and has no status, so the writer must read first.

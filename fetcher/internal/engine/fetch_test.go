@@ -10,7 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-func TestPass(t *testing.T) {
+func TestApplyRules(t *testing.T) {
 	slow := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8) + "size(body)>0" + strings.Repeat(")", 8)
 	const half = "size(body) * 2 > heldSize"
 	for name, c := range map[string]struct {
@@ -41,12 +41,12 @@ func TestPass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
-			h := e.pass(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
+			end := e.applyRules(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
 			passes, refused := "", ""
-			if h.response != nil {
-				passes = string(h.response.Body)
+			if end.response != nil {
+				passes = string(end.response.Body)
 			}
-			if f := h.failed; f != nil {
+			if f := end.failure; f != nil {
 				detail := strings.TrimPrefix(f.Detail.String(), "FAILURE_DETAIL_")
 				refused = fmt.Sprintf("%d %s, %d", f.rule, detail, f.Limit)
 				if !strings.HasPrefix(c.body, string(f.Snippet)) || len(f.Snippet) == 0 {

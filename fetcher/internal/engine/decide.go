@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -14,20 +15,18 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// attemptEnd is the end of an attempt. One of the first three is set, or outcome says why nothing was attempted.
+// attemptEnd is the end of an attempt: one of the first three, or the outcome if nothing was attempted.
 type attemptEnd struct {
-	// response is good, and its body has passed the rules.
+	// response is good. Its body has passed the rules.
 	response *get.Response
-	// failed is a failed attempt.
-	failed *failure
+	// failure of the attempt, or the reason for the outcome malformed.
+	failure *failure
 	// blocked means that no attempt is possible now.
 	blocked *blocked
 
 	outcome outcome
-	// failure is the reason for the outcome malformed, and wait the delay of the outcome postponed
-	// (0: as soon as another fetcher takes the message).
-	failure failure
-	wait    time.Duration
+	// wait is the delay of the outcome postponed (0: as soon as another fetcher takes the message).
+	wait time.Duration
 }
 
 // blocked is the obstacle to an attempt.
@@ -54,7 +53,11 @@ type failure struct {
 // reaction is the reaction to the end of an attempt. Engine.carryOut does it.
 type reaction struct {
 	outcome outcome
-	failure failure
+	// failure is nil without one.
+	failure *failure
+	// blocked is the obstacle of a parked or waiting key, and queued reports whether the key waits in memory.
+	blocked *blocked
+	queued  bool
 	// wait until the next try of the key, if known.
 	wait time.Duration
 	// timer is the due of the next try, at its time. Nil: none. Then done means that the key needs no
@@ -65,10 +68,6 @@ type reaction struct {
 	// deadLetter and result to publish. Nil: none.
 	deadLetter *v1.DeadLetter
 	result     *v1.Result
-	// waits is the obstacle for which the key waits in memory.
-	waits *blocked
-	// waitsFor is the obstacle to a parked attempt.
-	waitsFor v1.WaitsFor
 	// dropped reports that there is no dead letter, because of the budget or because the stream
 	// rejected it.
 	dropped bool
@@ -87,29 +86,29 @@ func (r reaction) disposition() pipeline.Disposition {
 	return pipeline.Ack()
 }
 
-// next decides how to react to the end of an attempt. It is a pure function. random is in [0, 1).
-func (s *Schedule) next(t *trigger, end attemptEnd, now time.Time, random float64) reaction {
+// decide returns the reaction to the end of an attempt. It is a pure function. random is in [0, 1).
+func (s *Schedule) decide(t *trigger, end attemptEnd, now time.Time, random float64) reaction {
 	switch {
-	case end.failed != nil:
-		return s.failed(t, *end.failed, now, random)
-	case end.response != nil:
-		return s.succeeded(t, *end.response, now, random)
-	case end.blocked != nil:
-		return blockedBy(t, end.blocked, now, random)
 	case end.outcome == inSync && t.interval() > 0:
 		r := s.refresh(t, t.want.GetCached(), s.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
 		r.outcome, r.timer.Cached = inSync, t.want.GetCached()
 		return r
+	case end.outcome != "":
+		return reaction{outcome: end.outcome, failure: end.failure, wait: end.wait}
+	case end.failure != nil:
+		return s.afterFailure(t, *end.failure, now, random)
+	case end.blocked != nil:
+		return afterObstacle(t, end.blocked, now, random)
 	}
-	return reaction{outcome: end.outcome, failure: end.failure, wait: end.wait}
+	return s.afterResponse(t, *end.response, now, random)
 }
 
-// succeeded publishes a body that the key does not have, or its recovery.
-func (s *Schedule) succeeded(t *trigger, got get.Response, now time.Time, random float64) reaction {
+// afterResponse publishes a body that the key does not have, or its recovery.
+func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, random float64) reaction {
 	body := bodyAfter(t, got, now, random)
 	// With an interval, other content than the pinned one is offered to the owner of the key.
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() && t.interval() <= 0 {
-		return s.failed(t, *mismatched(body.GetSha256()), now, random)
+		return s.afterFailure(t, *mismatched(body.GetSha256()), now, random)
 	}
 	r := reaction{done: true}
 	if t.interval() > 0 {
@@ -146,15 +145,15 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 	return reaction{timer: due, at: at}
 }
 
-// blockedBy sets a timer without an attempt.
-func blockedBy(t *trigger, b *blocked, now time.Time, random float64) reaction {
+// afterObstacle sets a timer without an attempt.
+func afterObstacle(t *trigger, b *blocked, now time.Time, random float64) reaction {
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	r := reaction{outcome: parked, timer: due, wait: b.Pause, waitsFor: b.WaitsFor}
+	r := reaction{outcome: parked, blocked: b, timer: due, wait: b.Pause}
 	if b.queued {
 		since := t.earlier.GetWaitingSince()
-		r.waits, r.wait = b, throttle.Lease(since == nil, random)
+		r.queued, r.wait = true, throttle.Lease(since == nil, random)
 		if b.Pause > r.wait { // too long for a lease
-			r.waits, r.wait = nil, b.Pause+r.wait/10
+			r.queued, r.wait = false, b.Pause+r.wait/10
 		}
 		if since == nil {
 			since = timestamppb.New(now)
@@ -181,12 +180,12 @@ const (
 	repeatAfter = 30 * time.Minute
 )
 
-// failed schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
-func (s *Schedule) failed(t *trigger, f failure, now time.Time, random float64) reaction {
+// afterFailure schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
+func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random float64) reaction {
 	f.RetryAfter = min(f.RetryAfter, s.MaxRetryAfter)
 	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
 	givesUp := !pipeline.Retries(f.Failure(), attempts, s.MaxAttempts)
-	r := reaction{outcome: retry, failure: f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
+	r := reaction{outcome: retry, failure: &f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
 	paused := f.RetryAfter > 0
 	if givesUp {
@@ -340,7 +339,15 @@ func forgetValidators(body *v1.Cached) {
 }
 
 // failureOf returns the failure of a GET.
-func failureOf(err *get.Error) *failure { return &failure{Error: *err, text: err.Error()} }
+func failureOf(err error) *failure {
+	if err, ok := errors.AsType[*get.Error](err); ok {
+		return &failure{Error: *err, text: err.Error()}
+	}
+	// Only its own deadline ends the context of a GET.
+	return &failure{
+		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
+	}
+}
 
 func tooLarge() *failure {
 	return failureOf(&get.Error{
@@ -361,6 +368,6 @@ func poisoned() *failure {
 }
 
 // unhandled is the failure of a message that cannot be decoded, or whose outcome the broker rejects.
-func unhandled(text string, why error) failure {
-	return failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
+func unhandled(text string, why error) *failure {
+	return &failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
 }

@@ -49,7 +49,7 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 		add(d.GetUnended() > 0, " begun %d times", d.GetUnended())
 		add(d.GetCached() != nil, " has %s%s", d.GetCached().GetSha256(), d.GetCached().GetEtag())
 		add(d.GetReplayOf() > 0, " replay")
-		add(s.waits != nil, " queued")
+		add(s.queued, " queued")
 		if d.GetWant().GetStatus() != "" || !d.GetWant().GetReadFirst() {
 			t.Error("a timer has no status")
 		}
@@ -71,7 +71,7 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 	return strings.Join(text, " | ")
 }
 
-func TestNext(t *testing.T) {
+func TestDecide(t *testing.T) {
 	const bad, timeout = v1.FailureClass_FAILURE_CLASS_BAD_STATUS, v1.FailureClass_FAILURE_CLASS_TIMEOUT
 	const hour, minutes = time.Hour, 10 * time.Minute
 	status := func(code int, after time.Duration) attemptEnd {
@@ -79,7 +79,7 @@ func TestNext(t *testing.T) {
 		if after > 0 {
 			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 		}
-		return attemptEnd{failed: &failure{Error: e}}
+		return attemptEnd{failure: &failure{Error: e}}
 	}
 	says := func(body string) attemptEnd {
 		v := get.Validators{ETag: `"` + body + `"`}
@@ -175,7 +175,7 @@ func TestNext(t *testing.T) {
 		},
 		"a withheld failure after a reported one": {
 			minutes, failing(0, reported(time.Minute)), 0, nil,
-			attemptEnd{failed: &failure{Error: get.Error{Class: timeout}}},
+			attemptEnd{failure: &failure{Error: get.Error{Class: timeout}}},
 			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
@@ -253,14 +253,16 @@ func TestNext(t *testing.T) {
 			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			0, nil, 0, nil, attemptEnd{failed: poisoned()}, "gave_up, ack" +
+			0, nil, 0, nil, attemptEnd{failure: poisoned()}, "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
 		"a replaced want":   {0, nil, 0, nil, attemptEnd{outcome: superseded}, "superseded, ack"},
 		"a lagging replica": {0, nil, 0, nil, attemptEnd{outcome: postponed, wait: 1}, "postponed, retry"},
 		"a drain":           {0, nil, 0, nil, attemptEnd{outcome: postponed}, "postponed, give_back"},
-		"garbage":           {0, nil, 0, nil, attemptEnd{outcome: malformed}, "malformed, dead_letter"},
+		"garbage": {
+			0, nil, 0, nil, attemptEnd{outcome: malformed, failure: unhandled("", nil)}, "malformed, dead_letter",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &trigger{
@@ -270,7 +272,7 @@ func TestNext(t *testing.T) {
 			if c.change != nil {
 				c.change(m.want)
 			}
-			s := schedule.next(m, c.end, noon, 0.5)
+			s := schedule.decide(m, c.end, noon, 0.5)
 			want := strings.ReplaceAll(c.want, "WAIT", s.wait.String())
 			if got := summary(t, s, c.interval); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
@@ -279,6 +281,6 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func failedWith(class v1.FailureClass, code int) failure {
-	return failure{Error: get.Error{Class: class, StatusCode: code}}
+func failedWith(class v1.FailureClass, code int) *failure {
+	return &failure{Error: get.Error{Class: class, StatusCode: code}}
 }
