@@ -34,7 +34,7 @@ type Waiter struct {
 	// Start claims the key and makes its GET with the slot. It runs in its own goroutine.
 	Start func(*Ticket)
 
-	tenant *tenant
+	lane *lane
 }
 
 // Rank is the priority of a key within its namespace.
@@ -58,35 +58,35 @@ func (t *Throttle) Enqueue(w *Waiter) {
 			w.Since = old.Since
 		}
 		t.drop(old)
-		old.tenant.forget(now)
+		old.lane.forget(now)
 	}
-	n := t.tenant(w.Host, w.Key.Namespace)
-	defer n.forget(now)
-	w.tenant, w.Bytes = n, w.Bytes+waiterBytes
-	if n.namespace.bytes+w.Bytes > maxQueuedBytes-t.bytes {
+	lane := t.lane(w.Host, w.Key.Namespace)
+	defer lane.forget(now)
+	w.lane, w.Bytes = lane, w.Bytes+waiterBytes
+	if lane.namespace.bytes+w.Bytes > maxQueuedBytes-t.bytes {
 		return
 	}
 	t.queued[w.Key] = w
-	t.resize(n, w.Bytes)
-	at, _ := slices.BinarySearchFunc(n.queue, w, func(other, w *Waiter) int {
+	t.resize(lane, w.Bytes)
+	at, _ := slices.BinarySearchFunc(lane.queue, w, func(other, w *Waiter) int {
 		return cmp.Or(cmp.Compare(other.Rank, w.Rank), other.Since.Compare(w.Since), -1) // behind its equals
 	})
-	n.queue = slices.Insert(n.queue, at, w)
-	n.wake()
+	lane.queue = slices.Insert(lane.queue, at, w)
+	lane.wake()
 	t.dispatch(now)
 }
 
 // drop removes a key from its queue.
 func (t *Throttle) drop(w *Waiter) {
 	delete(t.queued, w.Key)
-	t.resize(w.tenant, -w.Bytes)
-	at := slices.Index(w.tenant.queue, w)
-	w.tenant.queue = slices.Delete(w.tenant.queue, at, at+1)
+	t.resize(w.lane, -w.Bytes)
+	at := slices.Index(w.lane.queue, w)
+	w.lane.queue = slices.Delete(w.lane.queue, at, at+1)
 }
 
-func (t *Throttle) resize(n *tenant, by int) {
+func (t *Throttle) resize(lane *lane, by int) {
 	t.bytes += by
-	n.namespace.bytes += by
+	lane.namespace.bytes += by
 }
 
 // Waits reports whether a key is queued with this want.
@@ -102,6 +102,68 @@ func (t *Throttle) Queued() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.queued)
+}
+
+// assignSlots assigns free slots after a change at a lane: first to requests for its host that wait in
+// memory, then to queued keys. It forgets the lane if it is idle.
+func (t *Throttle) assignSlots(lane *lane, now time.Time) {
+	h := lane.host
+	for _, ticket := range h.waiting {
+		if ticket.state != getting && t.busy(ticket, now) == nil {
+			ticket.take(now)
+			close(ticket.granted)
+		}
+	}
+	for _, other := range h.lanes {
+		other.wake()
+	}
+	t.dispatch(now)
+	lane.forget(now)
+}
+
+// dispatch starts queued keys while there is room for them. The namespace that holds the fewest
+// slots comes first.
+func (t *Throttle) dispatch(now time.Time) {
+	for len(t.queued) > 0 && t.taken < t.cfg.Slots && !t.stopped {
+		var fewest *namespace
+		for _, ns := range t.namespaces {
+			if len(ns.ready) > 0 && (fewest == nil || ns.used() < fewest.used()) && !t.overShare(ns, now) {
+				fewest = ns
+			}
+		}
+		if fewest == nil {
+			return
+		}
+		for lane := range fewest.ready {
+			t.start(lane, now)
+			break
+		}
+	}
+}
+
+// start starts the next key of a lane, if there is room for it.
+func (t *Throttle) start(lane *lane, now time.Time) {
+	delete(lane.namespace.ready, lane)
+	for len(lane.queue) > 0 && lane.queue[0].Until.Before(now.Add(leaseMargin)) {
+		t.drop(lane.queue[0]) // another fetcher may have it
+	}
+	if len(lane.queue) == 0 {
+		lane.forget(now)
+		return
+	}
+	w := lane.queue[0]
+	ticket := &Ticket{lane: lane, state: claiming, urgent: w.Rank == Urgent, began: now}
+	if t.busy(ticket, now) != nil {
+		return
+	}
+	t.drop(w)
+	lane.wake()
+	t.taken++
+	ticket.count(0, 1)
+	t.running.Go(func() {
+		defer ticket.End()
+		w.Start(ticket)
+	})
 }
 
 // maxLease is the maximum time after which the broker delivers a queued key again, perhaps to

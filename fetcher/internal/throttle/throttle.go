@@ -9,11 +9,43 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
+// Config limits a Throttle.
+type Config struct {
+	// Slots is the maximum number of concurrent GETs, each until its outcome is published.
+	Slots int
+	// PerHost is the maximum number of concurrent GETs to one host. Of two or more, one is reserved
+	// for a second namespace.
+	PerHost int
+	// Share is the maximum fraction of the slots for one namespace while others wait, above 0 to 1.
+	Share float64
+}
+
+// Defaults returns the default limits.
+func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
+
+// TicketRequest asks for a slot.
+type TicketRequest struct {
+	// Host is the authority of the URL: host and port.
+	Host string
+	// Namespace of the key.
+	Namespace string
+	// Ticket is the one that a started key has. Nil means none.
+	Ticket *Ticket
+	// Backlog reports whether more messages wait at the broker.
+	Backlog bool
+	// Urgent reports whether a person requested the GET. A pause of the host delays it only if the
+	// namespace has another GET there.
+	Urgent bool
+}
+
+// Busy explains why a GET has to wait.
+type Busy struct {
+	WaitsFor v1.WaitsFor
+	// Pause is the rest of the host'ticket pause, or the time until a budget is refilled.
+	Pause time.Duration
+}
+
 const (
-	// maxWait is how long a request may wait in memory for a slot of a fast host.
-	maxWait = 25 * time.Millisecond
-	// claimedWait is how long a started key may wait in memory for its slot.
-	claimedWait = time.Second
 	// contention is how long the slots count as contended after requests of different namespaces.
 	contention = 10 * time.Second
 	// firstClaim is the first estimate of the duration of a claim.
@@ -26,6 +58,7 @@ type Throttle struct {
 	// running counts the started keys.
 	running sync.WaitGroup
 
+	// mu guards everything below, and the hosts, lanes, namespaces and tickets. Exported methods lock it.
 	mu         sync.Mutex
 	stopped    bool
 	hosts      map[string]*host
@@ -68,148 +101,37 @@ func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Busy) {
 		t.contendedUntil = now.Add(contention)
 	}
 	t.lastNamespace, t.backlog = r.Namespace, r.Backlog
-	s := r.Ticket
-	if s == nil {
-		s = &Ticket{tenant: t.tenant(r.Host, r.Namespace), urgent: r.Urgent}
-		defer s.tenant.forget(now)
+	ticket := r.Ticket
+	if ticket == nil {
+		ticket = &Ticket{lane: t.lane(r.Host, r.Namespace), urgent: r.Urgent}
+		defer ticket.lane.forget(now)
 	} else {
-		t.claim = average(t.claim, now.Sub(s.began))
-		s.state = claimed
+		t.claim = average(t.claim, now.Sub(ticket.began))
+		ticket.state = claimed
 	}
-	busy := t.busy(s, now)
+	busy := t.busy(ticket, now)
 	switch {
 	case busy == nil:
-		s.take(now)
-	case !t.await(s, t.patience(s, busy.WaitsFor, now)):
+		ticket.take(now)
+	case !t.await(ticket, t.patience(ticket, busy.WaitsFor, now)):
 		return nil, busy
 	}
-	return s, nil
+	return ticket, nil
 }
 
-// await waits in memory for a slot, and reports whether it was granted.
-func (t *Throttle) await(s *Ticket, wait time.Duration) bool {
-	n, h := s.tenant, s.tenant.host
-	s.granted = make(chan struct{})
-	n.waiting++
-	h.waiting = append(h.waiting, s)
+// await waits in memory for a slot, without the lock, and reports whether it was granted.
+func (t *Throttle) await(ticket *Ticket, wait time.Duration) bool {
+	lane, h := ticket.lane, ticket.lane.host
+	ticket.granted = make(chan struct{})
+	lane.waiting++
+	h.waiting = append(h.waiting, ticket)
 	t.mu.Unlock()
 	select {
-	case <-s.granted:
+	case <-ticket.granted:
 	case <-time.After(wait):
 	}
 	t.mu.Lock()
-	n.waiting--
-	h.waiting = slices.DeleteFunc(h.waiting, func(other *Ticket) bool { return other == s })
-	return s.state == getting
-}
-
-// patience returns how long a request may wait in memory for a slot.
-func (t *Throttle) patience(s *Ticket, obstacle v1.WaitsFor, now time.Time) time.Duration {
-	n, h := s.tenant, s.tenant.host
-	rounds := 1 + (n.waiting+len(n.queue))/h.limit(n, t.cfg.PerHost)
-	switch {
-	case obstacle != v1.WaitsFor_WAITS_FOR_HOST && obstacle != v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
-		return 0
-	case s.state == claimed:
-		return claimedWait
-	case time.Duration(rounds)*h.expected(now) < maxWait:
-		return maxWait
-	}
-	return 0
-}
-
-// busy returns the reason why a key gets no slot now, or nil.
-func (t *Throttle) busy(s *Ticket, now time.Time) *Busy {
-	n, h := s.tenant, s.tenant.host
-	used, usedOfHost, ahead := n.taken, h.taken, 0
-	inOrder := s.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
-	if inOrder || s.state == starting {
-		used, usedOfHost = n.used(), h.used()
-	}
-	limit := h.limit(n, t.cfg.PerHost)
-	if s.state == starting {
-		ahead = h.ahead(limit, t.claim, now)
-	}
-	until := later(h.pausedUntil, n.pausedUntil)
-	switch {
-	case until.After(now) && !(s.urgent && used == 0):
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
-	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, inOrder && len(n.queue) > 0:
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
-	case s.state == claimed:
-		return nil
-	case t.overShare(n.namespace, now):
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
-	case t.taken >= t.cfg.Slots:
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
-	}
-	return nil
-}
-
-// overShare reports whether a namespace has used up its share of the slots while others may wait.
-func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
-	share := max(1, int(float64(t.cfg.Slots)*t.cfg.Share))
-	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
-}
-
-// assignSlots assigns free slots after a change at a tenant: first to requests for its host that wait in
-// memory, then to queued keys. It forgets the tenant if it is idle.
-func (t *Throttle) assignSlots(n *tenant, now time.Time) {
-	h := n.host
-	for _, s := range h.waiting {
-		if s.state != getting && t.busy(s, now) == nil {
-			s.take(now)
-			close(s.granted)
-		}
-	}
-	for _, other := range h.tenants {
-		other.wake()
-	}
-	t.dispatch(now)
-	n.forget(now)
-}
-
-// dispatch starts queued keys while there is room for them. The namespace that holds the fewest
-// slots comes first.
-func (t *Throttle) dispatch(now time.Time) {
-	for len(t.queued) > 0 && t.taken < t.cfg.Slots && !t.stopped {
-		var fewest *namespace
-		for _, ns := range t.namespaces {
-			if len(ns.ready) > 0 && (fewest == nil || ns.used() < fewest.used()) && !t.overShare(ns, now) {
-				fewest = ns
-			}
-		}
-		if fewest == nil {
-			return
-		}
-		for n := range fewest.ready {
-			t.start(n, now)
-			break
-		}
-	}
-}
-
-// start starts the next key of a tenant, if there is room for it.
-func (t *Throttle) start(n *tenant, now time.Time) {
-	delete(n.namespace.ready, n)
-	for len(n.queue) > 0 && n.queue[0].Until.Before(now.Add(leaseMargin)) {
-		t.drop(n.queue[0]) // another fetcher may have it
-	}
-	if len(n.queue) == 0 {
-		n.forget(now)
-		return
-	}
-	w := n.queue[0]
-	s := &Ticket{tenant: n, state: starting, urgent: w.Rank == Urgent, began: now}
-	if t.busy(s, now) != nil {
-		return
-	}
-	t.drop(w)
-	n.wake()
-	t.taken++
-	s.count(0, 1)
-	t.running.Go(func() {
-		defer s.End()
-		w.Start(s)
-	})
+	lane.waiting--
+	h.waiting = slices.DeleteFunc(h.waiting, func(other *Ticket) bool { return other == ticket })
+	return ticket.state == getting
 }

@@ -22,7 +22,7 @@ const (
 
 // Ticket is the place of a key at the throttle, from its request for a GET until its outcome is published.
 type Ticket struct {
-	tenant *tenant
+	lane   *lane
 	urgent bool
 	state  state
 	// began is the start of the claim, and then of the GET.
@@ -36,16 +36,16 @@ type state int
 
 const (
 	arriving state = iota // the key was just delivered
-	starting              // the key was queued, has a slot of the process, and is being claimed
+	claiming              // the key was queued, has a slot of the process, and is being claimed
 	claimed               // it needs a slot of the host, too
 	getting               // it has both slots
 	released              // its GET has ended
 	ended                 // its outcome is published
 )
 
-// count adds to the counts of the tenant, its host and its namespace.
+// count adds to the counts of the lane, its host and its namespace.
 func (t *Ticket) count(taken, claiming int) {
-	for _, c := range []*counts{&t.tenant.counts, &t.tenant.host.counts, &t.tenant.namespace.counts} {
+	for _, c := range []*counts{&t.lane.counts, &t.lane.host.counts, &t.lane.namespace.counts} {
 		c.taken += taken
 		c.claiming += claiming
 	}
@@ -57,26 +57,31 @@ func (t *Ticket) take(now time.Time) {
 		t.count(1, -1)
 	} else {
 		t.count(1, 0)
-		t.tenant.throttle.taken++
+		t.lane.throttle.taken++
 	}
-	t.state, t.began, t.tenant.host.lastTaken = getting, now, now
+	t.state, t.began, t.lane.host.lastTaken = getting, now, now
 }
 
 // Release returns the slot of the host after the GET. A second call does nothing.
-func (t *Ticket) Release() { t.advance(released) }
+func (t *Ticket) Release() {
+	t.lane.throttle.mu.Lock()
+	defer t.lane.throttle.mu.Unlock()
+	t.advance(released)
+}
 
 // End also returns the slot of the process after the outcome is published, because the body uses
 // memory until then. A second call does nothing, nor does a call on nil.
 func (t *Ticket) End() {
-	if t != nil {
-		t.advance(ended)
+	if t == nil {
+		return
 	}
+	t.lane.throttle.mu.Lock()
+	defer t.lane.throttle.mu.Unlock()
+	t.advance(ended)
 }
 
 func (t *Ticket) advance(to state) {
-	throttle, h, now := t.tenant.throttle, t.tenant.host, time.Now()
-	throttle.mu.Lock()
-	defer throttle.mu.Unlock()
+	throttle, h, now := t.lane.throttle, t.lane.host, time.Now()
 	switch {
 	case t.state >= to:
 		return
@@ -89,15 +94,15 @@ func (t *Ticket) advance(to state) {
 	if t.state = to; to == ended {
 		throttle.taken--
 	}
-	throttle.assignSlots(t.tenant, now)
+	throttle.assignSlots(t.lane, now)
 }
 
 // Pause records that the host requested a pause. The caller delays the URL
 // itself. The pause of the whole host is short, doubles with each request, and may get longer for the
 // same namespace than for others.
 func (t *Ticket) Pause(requested time.Duration) {
-	n, h, now := t.tenant, t.tenant.host, time.Now()
-	throttle := n.throttle
+	lane, h, now := t.lane, t.lane.host, time.Now()
+	throttle := lane.throttle
 	throttle.mu.Lock()
 	defer throttle.mu.Unlock()
 	if len(throttle.hosts) >= maxHosts {
@@ -109,12 +114,12 @@ func (t *Ticket) Pause(requested time.Duration) {
 	h.lastPaused = now
 	own := min(requested, firstPause<<min(h.pauses-1, maxDoublings), maxPause)
 	others := min(own, maxPauseOthers)
-	n.pausedUntil, h.pausedUntil = later(n.pausedUntil, now.Add(own)), later(h.pausedUntil, now.Add(others))
+	lane.pausedUntil, h.pausedUntil = later(lane.pausedUntil, now.Add(own)), later(h.pausedUntil, now.Add(others))
 	for _, wait := range []time.Duration{own, others, rememberFor} {
 		time.AfterFunc(wait, func() {
 			throttle.mu.Lock()
 			defer throttle.mu.Unlock()
-			throttle.assignSlots(n, time.Now())
+			throttle.assignSlots(lane, time.Now())
 		})
 	}
 }
@@ -122,17 +127,17 @@ func (t *Ticket) Pause(requested time.Duration) {
 // Resume records a good response, which ends the pause of the host unless the GET began before the
 // last pause.
 func (t *Ticket) Resume() {
-	throttle, h := t.tenant.throttle, t.tenant.host
+	throttle, h := t.lane.throttle, t.lane.host
 	throttle.mu.Lock()
 	defer throttle.mu.Unlock()
 	if h.pauses == 0 || t.began.Before(h.lastPaused) {
 		return
 	}
 	h.pauses, h.lastPaused, h.pausedUntil = 0, time.Time{}, time.Time{}
-	for _, n := range h.tenants {
-		n.pausedUntil = time.Time{}
+	for _, lane := range h.lanes {
+		lane.pausedUntil = time.Time{}
 	}
-	throttle.assignSlots(t.tenant, time.Now())
+	throttle.assignSlots(t.lane, time.Now())
 }
 
 // average adds a duration to a moving average. Zero means none yet.

@@ -1,0 +1,94 @@
+package throttle
+
+import (
+	"time"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+)
+
+const (
+	// maxWait is how long a request may wait in memory for a slot of a fast host.
+	maxWait = 25 * time.Millisecond
+	// claimedWait is how long a started key may wait in memory for its slot.
+	claimedWait = time.Second
+)
+
+// busy returns the reason why a key gets no slot now, or nil.
+func (t *Throttle) busy(ticket *Ticket, now time.Time) *Busy {
+	lane, h := ticket.lane, ticket.lane.host
+	used, usedOfHost, ahead := lane.taken, h.taken, 0
+	inOrder := ticket.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
+	if inOrder || ticket.state == claiming {
+		used, usedOfHost = lane.used(), h.used()
+	}
+	limit := h.limit(lane, t.cfg.PerHost)
+	if ticket.state == claiming {
+		ahead = h.ahead(limit, t.claim, now)
+	}
+	until := later(h.pausedUntil, lane.pausedUntil)
+	switch {
+	case until.After(now) && !(ticket.urgent && used == 0):
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
+	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, inOrder && len(lane.queue) > 0:
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
+	case ticket.state == claimed:
+		return nil
+	case t.overShare(lane.namespace, now):
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
+	case t.taken >= t.cfg.Slots:
+		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
+	}
+	return nil
+}
+
+// overShare reports whether a namespace has used up its share of the slots while others may wait.
+func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
+	share := max(1, int(float64(t.cfg.Slots)*t.cfg.Share))
+	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
+}
+
+// patience returns how long a request may wait in memory for a slot.
+func (t *Throttle) patience(ticket *Ticket, obstacle v1.WaitsFor, now time.Time) time.Duration {
+	lane, h := ticket.lane, ticket.lane.host
+	rounds := 1 + (lane.waiting+len(lane.queue))/h.limit(lane, t.cfg.PerHost)
+	switch {
+	case obstacle != v1.WaitsFor_WAITS_FOR_HOST && obstacle != v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
+		return 0
+	case ticket.state == claimed:
+		return claimedWait
+	case time.Duration(rounds)*h.expected(now) < maxWait:
+		return maxWait
+	}
+	return 0
+}
+
+// limit returns how many slots of the host a namespace may hold. At least one slot is reserved for
+// other namespaces, and as many as they need, up to an equal share for each.
+func (h *host) limit(lane *lane, perHost int) int {
+	reserved := 0
+	for _, other := range h.lanes {
+		if other != lane {
+			reserved += min(max(1, perHost/len(h.lanes)), other.needs())
+		}
+	}
+	return max(1, perHost-max(1, reserved))
+}
+
+// expected estimates the duration of a GET: the mean, or the time since a slot was last taken, if
+// that is longer and GETs are running.
+func (h *host) expected(now time.Time) time.Duration {
+	if h.taken == 0 {
+		return h.mean
+	}
+	return max(h.mean, now.Sub(h.lastTaken))
+}
+
+// ahead returns how many keys may be started before their slots come free: one, and as many as come
+// free during four claims. It is zero if a started key might wait longer than claimedWait.
+func (h *host) ahead(limit int, claim time.Duration, now time.Time) int {
+	perSecond := float64(limit) / h.expected(now).Seconds()
+	if h.mean == 0 || perSecond*claimedWait.Seconds() < 2 {
+		return 0
+	}
+	return min(limit, 1+int(4*perSecond*claim.Seconds()))
+}
