@@ -49,9 +49,9 @@ func (x *exchange) errStatus() *Error {
 	switch {
 	case x.retryAfter > 0 && asksForPause(x.status):
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
-	case x.watch.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE &&
+	case x.hop.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE &&
 		slices.Contains([]int{400, 401, 403, 495, 496}, x.status): // nginx has 400, and 495 and 496 within
-		e.Detail = x.watch.asked
+		e.Detail = x.hop.asked
 	}
 	return e
 }
@@ -72,7 +72,7 @@ func (h *handshakeError) Unwrap() error { return h.error }
 // failure returns the Error for the cause of a failed GET.
 func (x *exchange) failure(cause error) *Error {
 	e := x.classify(cause)
-	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.hops
+	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.redirects
 	e.StatusCode, e.RetryAfter, e.Snippet = x.status, x.retryAfter, x.snippet
 	e.cause = cause
 	return &e
@@ -96,13 +96,13 @@ func (x *exchange) classify(cause error) Error {
 		return Error{Class: dnsFailed, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
-	case !x.watch.responded && x.watch.wantsCertificate(cause):
-		return Error{Class: tlsFailed, Detail: x.watch.asked}
-	case !x.watch.responded && isTLS(cause):
+	case !x.hop.responded && x.hop.wantsCertificate(cause):
+		return Error{Class: tlsFailed, Detail: x.hop.asked}
+	case !x.hop.responded && isTLS(cause):
 		return Error{Class: tlsFailed, Detail: tlsDetail(cause)}
-	case !x.watch.responded:
+	case !x.hop.responded:
 		return Error{Class: connectFailed, Detail: connectDetail(cause)}
-	case isCut(cause), x.watch.wire.err != nil:
+	case isCut(cause), x.hop.wire.err != nil:
 		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
 	case strings.Contains(cause.Error(), " transfer encoding"): // net/http exports no type
 		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING}

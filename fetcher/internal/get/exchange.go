@@ -17,10 +17,10 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { c.deps.Observe(ctx, phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: c.Resolve(r), watch: c.stopwatch(ctx)}
+	x := &exchange{client: c, request: c.Resolve(r), hop: c.newHop(ctx)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
-	response, err := x.run(timed)
+	response, err := x.follow(timed)
 	switch {
 	case err == nil:
 		return response, nil
@@ -36,24 +36,30 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 
 // exchange is one GET with all its hops.
 type exchange struct {
-	client  *Client
-	request Request
-	host    string
-	hops    int
+	client    *Client
+	request   Request
+	host      string
+	redirects int
 	// redirected reports whether another origin was reached.
 	redirected bool
 	// credential reports whether a credential was sent.
 	credential bool
-	watch      *stopwatch
+	// hop is the current one.
+	hop *hop
+	rejection
+}
 
-	// Only for a response with a bad status.
+// rejection is a response with a bad status.
+type rejection struct {
 	status     int
 	retryAfter time.Duration
 	snippet    []byte
-	decided    bool
+	// decided reports that the failure is known, even if the time is up meanwhile.
+	decided bool
 }
 
-func (x *exchange) run(ctx context.Context) (Response, error) {
+// follow makes the GET and follows its redirects.
+func (x *exchange) follow(ctx context.Context) (Response, error) {
 	u, err := egress.ParseURL(x.request.URL)
 	if err != nil {
 		x.host = hostOf(x.request.URL)
@@ -61,7 +67,7 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 	x.host = u.Hostname()
 	for {
-		response, next, err := x.attempt(ctx, u)
+		response, next, err := x.withCredentials(ctx, u)
 		if err != nil || next == nil {
 			response.Credential = x.credential
 			return response, err
@@ -73,8 +79,8 @@ func (x *exchange) run(ctx context.Context) (Response, error) {
 	}
 }
 
-// attempt makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
-func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *url.URL, _ error) {
+// withCredentials makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
+func (x *exchange) withCredentials(ctx context.Context, u *url.URL) (_ Response, next *url.URL, _ error) {
 	var entry *headerEntry
 	if !x.redirected {
 		entry = x.request.grants.find(u)
@@ -91,12 +97,12 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 		return Response{}, nil, err
 	}
 	x.credential = x.credential || entry != nil
-	response, next, err := x.ask(ctx, u, secrets)
+	response, next, err := x.withConditions(ctx, u, secrets)
 	if x.status == http.StatusUnauthorized {
 		if other, found := x.client.replace(ctx, secrets); found {
-			x.status, x.retryAfter, x.snippet, x.decided = 0, 0, nil, false
+			x.rejection = rejection{}
 			secrets = other
-			response, next, err = x.ask(ctx, u, secrets)
+			response, next, err = x.withConditions(ctx, u, secrets)
 		}
 	}
 	if denied := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; denied && !x.redirected {
@@ -106,11 +112,11 @@ func (x *exchange) attempt(ctx context.Context, u *url.URL) (_ Response, next *u
 	return response, next, err
 }
 
-// ask makes a hop, and repeats it without conditions if the response is about another body, or if the
+// withConditions makes a hop, and repeats it without conditions if the response is about another body, or if the
 // server may reject the conditions. In the second case the URL gets none from then on.
-func (x *exchange) ask(ctx context.Context, u *url.URL, secrets credentials) (Response, *url.URL, error) {
+func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets credentials) (Response, *url.URL, error) {
 	conditional := x.conditional(u)
-	response, next, err := x.hop(ctx, u, secrets)
+	response, next, err := x.hopTo(ctx, u, secrets)
 	switch {
 	case !conditional || !x.decided:
 		return response, next, err
@@ -121,8 +127,8 @@ func (x *exchange) ask(ctx context.Context, u *url.URL, secrets credentials) (Re
 	default:
 		return response, next, err
 	}
-	x.status, x.retryAfter, x.snippet, x.decided = 0, 0, nil, false
-	return x.hop(ctx, u, secrets)
+	x.rejection = rejection{}
+	return x.hopTo(ctx, u, secrets)
 }
 
 // conditional reports whether a GET of a URL has conditions.
@@ -130,15 +136,15 @@ func (x *exchange) conditional(u *url.URL) bool {
 	return x.request.Conditional() && x.request.From == identity(u)
 }
 
-// hop makes one request; next is the target of a redirect.
-func (x *exchange) hop(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
-	x.watch = x.client.stopwatch(ctx)
+// hopTo makes one request; next is the target of a redirect.
+func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
+	x.hop = x.client.newHop(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
 	line := asWritten(u, !direct && u.Scheme == "http")
 	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
-	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, watch: x.watch}
+	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: x.hop}
 	answer, err := by.RoundTrip(request)
 	x.report(request, u, answer)
 	if err != nil {

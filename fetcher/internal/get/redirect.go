@@ -30,7 +30,7 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	switch {
 	case location == "":
 		return nil, errLocation
-	case x.hops == maxRedirects:
+	case x.redirects == maxRedirects:
 		return nil, errRedirects
 	}
 	target, wrong := weburl.Resolve(written(from), location)
@@ -45,7 +45,7 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	case err == nil && from.Scheme == "https" && next.Scheme == "http":
 		return nil, errDowngrade
 	}
-	x.hops++
+	x.redirects++
 	x.status = 0
 	return next, err
 }

@@ -137,9 +137,9 @@ func (t *tokens) renew(ctx context.Context, c *Client) <-chan singleflight.Resul
 func (t *tokens) request(ctx context.Context, c *Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout/2)
 	defer cancel()
-	watch := &stopwatch{observe: func(Phase, time.Duration) {}}
+	unobserved := &hop{observe: func(Phase, time.Duration) {}}
 	client := &http.Client{
-		Transport: &transport{client: c, policy: c.deps.Gate.For(""), watch: watch},
+		Transport: &transport{client: c, policy: c.deps.Gate.For(""), hop: unobserved},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // a redirect would carry the client secret elsewhere
 		},

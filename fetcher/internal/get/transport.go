@@ -31,12 +31,12 @@ type transport struct {
 	policy *egress.Policy
 	// identity is for the host of the URL, never for the proxy. It may be nil.
 	identity *clientIdentity
-	watch    *stopwatch
+	hop      *hop
 }
 
 // RoundTrip sends a request. The connection ends with the body or the context of the request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := httptrace.WithClientTrace(r.Context(), t.watch.trace())
+	ctx := httptrace.WithClientTrace(r.Context(), t.hop.trace())
 	r = r.WithContext(ctx)
 	direct := t.client.isDirect(t.policy, r.URL.Hostname())
 	raw, err := t.dial(r, direct)
@@ -47,7 +47,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	conn, err := t.secure(r, raw, direct)
 	if err == nil {
 		var answer *http.Response
-		if answer, err = t.exchange(r, conn, !direct && r.URL.Scheme == "http"); err == nil {
+		if answer, err = t.send(r, conn, !direct && r.URL.Scheme == "http"); err == nil {
 			answer.Body = &body{answer.Body, conn, stop}
 			return answer, nil
 		}
@@ -89,8 +89,8 @@ func (t *transport) dial(r *http.Request, direct bool) (net.Conn, error) {
 // secure adds TLS to a connection if the URL or the proxy has it.
 func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Conn, error) {
 	roots := t.client.roots.Value()
-	t.watch.wire = &wire{Conn: conn}
-	conn = t.watch.wire
+	t.hop.wire = &wire{Conn: conn}
+	conn = t.hop.wire
 	if !direct {
 		var err error
 		if t.client.proxy.Scheme == "https" {
@@ -116,7 +116,7 @@ func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Con
 
 // tunnel requests a connection to a host from the proxy.
 func (t *transport) tunnel(conn net.Conn, address string) error {
-	answer, err := t.exchange(&http.Request{ //nolint:bodyclose // it ends with the connection
+	answer, err := t.send(&http.Request{ //nolint:bodyclose // it ends with the connection
 		Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{},
 	}, conn, true)
 	if err == nil && answer.StatusCode != http.StatusOK {
@@ -127,11 +127,11 @@ func (t *transport) tunnel(conn net.Conn, address string) error {
 
 // certificate returns the client certificate, if there is one that the server may accept.
 func (t *transport) certificate(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	t.watch.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE
+	t.hop.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE
 	if t.identity == nil || len(t.identity.Certificates) == 0 {
 		return &tls.Certificate{}, nil
 	}
-	t.watch.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED
+	t.hop.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED
 	if certificate := &t.identity.Certificates[0]; asked.SupportsCertificate(certificate) == nil {
 		return certificate, nil
 	}
@@ -145,22 +145,22 @@ func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Confi
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout(limit))
 	defer cancel()
 	cfg.MinVersion = tls.VersionTLS12
-	t.watch.wire = &wire{Conn: conn}
-	secured := tls.Client(t.watch.wire, cfg)
+	t.hop.wire = &wire{Conn: conn}
+	secured := tls.Client(t.hop.wire, cfg)
 	start := time.Now()
 	err := secured.HandshakeContext(ctx)
 	switch {
 	case err == nil:
-		t.watch.observe(phaseTLS, time.Since(start))
-		return &sealed{secured, t.watch.wire}, nil
+		t.hop.observe(phaseTLS, time.Since(start))
+		return &sealed{secured, t.hop.wire}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
 	return nil, &handshakeError{err}
 }
 
-// exchange sends a request and reads the headers of its response.
-func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*http.Response, error) {
+// send sends a request and reads the headers of its response.
+func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Response, error) {
 	start := time.Now()
 	_ = conn.SetDeadline(start.Add(t.client.cfg.HeaderTimeout))
 	write := r.Write
@@ -184,8 +184,8 @@ func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*htt
 		return nil, err
 	}
 	if r.Method != http.MethodConnect {
-		t.watch.observe(phaseFirstByte, time.Since(start))
-		t.watch.responded = true
+		t.hop.observe(phaseFirstByte, time.Since(start))
+		t.hop.responded = true
 	}
 	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
 		return nil, errHTTP2
@@ -203,7 +203,7 @@ func (t *transport) exchange(r *http.Request, conn net.Conn, toProxy bool) (*htt
 		case err != nil && limited.N <= 0:
 			return nil, errNotHTTP
 		case err != nil:
-			return nil, errors.Join(err, t.watch.wire.err)
+			return nil, errors.Join(err, t.hop.wire.err)
 		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
 			limited.N = math.MaxInt64
 			return answer, conn.SetDeadline(time.Time{})
@@ -218,4 +218,40 @@ const h2FrameHeader = 9
 // that speaks nothing else sends first.
 func isSettings(start []byte) bool {
 	return len(start) == h2FrameHeader && string(start[3:]) == "\x04\x00\x00\x00\x00\x00"
+}
+
+// wire is a connection below TLS, if there is TLS.
+type wire struct {
+	net.Conn
+	ended bool
+	// err is the error that ended the response, which the parser reports as a malformed one.
+	err error
+}
+
+// Read never returns data together with an error: the data may be the close_notify of TLS.
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		return n, nil
+	}
+	w.ended, w.err = err != nil, err
+	return 0, err
+}
+
+// sealed is a TLS connection that ends properly only with close_notify (RFC 9112 section 9.8). Without
+// it, crypto/tls reports io.EOF just the same, and anybody on the path could shorten a body.
+type sealed struct {
+	*tls.Conn
+	wire *wire
+}
+
+func (s *sealed) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if errors.Is(err, io.EOF) && s.wire.ended {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		s.wire.err = err
+	}
+	return n, err
 }
