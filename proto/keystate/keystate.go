@@ -140,50 +140,75 @@ func SpecOfWant(w *v1.Want) Spec {
 }
 
 // Of returns the state of a key with its details. o is nil if the object was not read, or s if the streams were not.
+// The cases are in the order of their precedence.
 func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
-	if o == nil {
-		c := s.condition(spec, now)
-		if c.State == OK {
-			c.Reason = NotRead
-		}
+	s = cmp.Or(s, &Streams{Wanted: true, Taken: true}) // as if nothing was under way
+	shown := cmp.Or(o, &View{})
+	entry, value, trouble := shown.entry(), shown.Value(spec), shown.trouble(spec, now)
+	due, c := s.Due, s.fetches(spec, now)
+	is := func(state State, reason string, since time.Time) Condition {
+		c.State, c.Reason, c.Since = state, reason, since
 		return c
 	}
-	shown := o.condition(spec, now)
-	if s == nil || shown.State == Ignored || spec.Invalid != "" {
-		return shown
-	}
-	c := s.condition(spec, now)
-	if c.State == Failing && shown.State == Failing && !shown.Since.IsZero() && shown.Since.Before(c.Since) {
-		c.Since = shown.Since // NATS was replaced since
-	}
 	switch {
-	case c.State == Failing && shown.Reason == c.Reason:
-		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)
-	case c.State == Failing: // the object does not show the newest failure yet
-	case shown.State == Refused, shown.State == Failing && o.Entry.ByWriter(),
-		shown.State == Failing && s.Due == nil && (s.Taken || !s.Wanted):
-		if !c.Next.IsZero() {
-			shown.Next = c.Next
-		}
-		shown.LastAttempt, shown.Stale = c.LastAttempt, shown.Stale || c.Stale
-		return shown
-	case shown.State == Contested:
-		c.State, c.Reason, c.Message, c.Since = Contested, shown.Reason, shown.Message, time.Time{}
-	case c.State != OK:
-	case shown.State == HeldBack:
-		c.State, c.Reason, c.Message = HeldBack, shown.Reason, shown.Message
-	case shown.State == OK && (s.Newest == "" || s.Newest == o.Entry.SHA256):
-	case s.Audited && shown.State != Failing:
+	// Nothing is fetched, whatever was before.
+	case spec.Ignored != "":
+		return Condition{State: Ignored, Message: spec.Ignored}
+	case spec.Invalid != "":
+		invalid := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+		return Condition{State: Failing, Reason: invalid, Message: spec.Invalid}
+
+	// The timer has the newest failure, before the writer reports it in the object.
+	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+		return s.failing(c, trouble)
+	// The streams do not show what the writer found. A failed fetch is over once they have a timer without it, or a want
+	// that no fetcher has taken.
+	case trouble.State == Refused, trouble.State == Failing && (entry.ByWriter() || due == nil && (s.Taken || !s.Wanted)):
+		trouble.Next, trouble.LastAttempt = cmp.Or(c.Next, trouble.Next), c.LastAttempt
+		trouble.Stale = trouble.Stale || c.Stale
+		return trouble
+	// A fetch alone does not end the conflict with the other manager.
+	case trouble.State == Contested:
+		c.Message = trouble.Message
+		return is(Contested, trouble.Reason, time.Time{})
+
+	// The next fetch replaces what the object shows.
+	case !s.Wanted:
+		return is(Pending, Unpublished, time.Time{})
+	case due == nil && !s.Taken:
+		return is(Pending, Backlog, s.WantedAt)
+	case s.Fired:
+		return is(Pending, Backlog, s.At)
+	case due != nil && IsOverdue(now, s.At):
+		return is(Stale, Overdue, s.At)
+	case due.GetCause() == v1.Cause_CAUSE_PARKED:
+		return is(Pending, Parked, s.SetAt)
+	case due.GetAttempts() > 0, due.GetCause() == v1.Cause_CAUSE_RETRY, due.GetCause() == v1.Cause_CAUSE_REPLAY:
+		return is(Pending, Retry, c.Since)
+	case c.Stale && due == nil:
+		return is(Stale, Outdated, time.Time{})
+	case c.Stale && due.GetFreshUntil() != nil:
+		return is(Stale, Outdated, due.GetFreshUntil().AsTime())
+
+	// The last fetch was good. The object shows what the writer made of it.
+	case o == nil:
+		return is(OK, NotRead, c.Since)
+	case trouble.State == Failing: // it has not reported the recovery yet
+		return is(Pending, NotWritten, c.LastAttempt)
+	case value != Drifted && entry.Available != "" && spec.SHA256 != "" && spec.SHA256 != entry.Available:
+		c.Message = sentence.UpdateAvailable(spec.URL, entry.Available)
+		return is(HeldBack, pipeline.ReasonUpdateAvailable, c.Since)
+	case value == Held && (s.Newest == "" || s.Newest == entry.SHA256):
+		return is(OK, "", c.Since)
+	case s.Audited: // the body was fetched again, and has not landed either
 		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
-		c.State, c.Reason, c.Since = Refused, pipeline.Reason(class), c.LastAttempt
 		c.Message = sentence.Unwritten(class, spec.URL, "", 0)
+		return is(Refused, pipeline.Reason(class), c.LastAttempt)
+	case value == Drifted:
+		return is(Pending, pipeline.ReasonDrifted, c.LastAttempt)
 	default:
-		c.State, c.Reason, c.Since = Pending, NotWritten, c.LastAttempt
-		if shown.State == Pending {
-			c.Reason = shown.Reason
-		}
+		return is(Pending, NotWritten, c.LastAttempt)
 	}
-	return c
 }
 
 // View is what the metadata of an object shows about a key.
@@ -232,52 +257,38 @@ func (v View) Value(spec Spec) Value {
 	return Held
 }
 
-// condition returns the state of a key according to its object alone.
-func (v View) condition(spec Spec, now time.Time) Condition {
-	if spec.Ignored != "" {
-		return Condition{State: Ignored, Message: spec.Ignored}
+// entry returns the status of the key. An entry of another object says nothing.
+func (v View) entry() status.Entry {
+	if v.Entry.Copied(v.UID) {
+		return status.Entry{}
 	}
-	if spec.Invalid != "" {
-		return Condition{
-			State: Failing, Reason: pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), Message: spec.Invalid,
-		}
-	}
-	e, value := v.Entry, v.Value(spec)
-	if e.Copied(v.UID) {
-		e = status.Entry{}
-	}
-	exists := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	return v.Entry
+}
+
+// trouble returns the condition of a key that is failing, refused or contested according to its object. Others have no
+// State.
+func (v View) trouble(spec Spec, now time.Time) (c Condition) {
+	e, exists := v.entry(), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	failing := e.Failing() && e.FailingURL() == spec.URL
 	switch {
-	case value == Foreign && (v.Other != "" || e.Error != exists || e.FailingURL() != spec.URL):
-		c := Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
-		if v.Other != "" {
-			c.Message = sentence.KeyOfOther(spec.Key, v.Other)
-		}
-		return c
-	case e.Failing() && e.FailingURL() == spec.URL:
+	case v.Other != "":
+		return Condition{State: Refused, Reason: exists, Message: sentence.KeyOfOther(spec.Key, v.Other)}
+	case v.Value(spec) == Foreign && (!failing || e.Error != exists): // the status does not say so yet
+		return Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
+	case failing:
 		why := e.Why()
-		c := Condition{
+		c = Condition{
 			State: Failing, Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry,
 			Attempts: e.Attempts, Stale: pipeline.FailsForLong(e.Since, spec.Refresh, now),
 		}
 		if e.Refused() {
 			c.State = Refused
 		}
-		return c
 	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.Drift:
-		return Condition{
-			State: Contested, Reason: pipeline.ReasonDrifted, Message: sentence.Contested(spec.Key, v.Owner.Manager()),
-		}
-	case value != Drifted && e.Available != "" && spec.SHA256 != "" && spec.SHA256 != e.Available:
-		return Condition{
-			State: HeldBack, Reason: pipeline.ReasonUpdateAvailable, Message: sentence.UpdateAvailable(spec.URL, e.Available),
-		}
-	case value == Held:
-		return Condition{State: OK}
-	case value == Drifted:
-		return Condition{State: Pending, Reason: pipeline.ReasonDrifted}
+		message := sentence.Contested(spec.Key, v.Owner.Manager())
+		return Condition{State: Contested, Reason: pipeline.ReasonDrifted, Message: message}
 	}
-	return Condition{State: Pending, Reason: NotWritten}
+	return c
 }
 
 // Streams is what the streams show about the want of a key.
@@ -299,49 +310,37 @@ type Streams struct {
 	Stale bool
 }
 
-// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster.
+// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster. The audit repairs a timer
+// after half its interval, by default the same, which curlctl and keeper do not know.
 const lateTimer = time.Minute
 
 // IsOverdue reports whether a timer should have fired.
 func IsOverdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
 
-// condition returns the state of a key according to the streams alone.
-func (s *Streams) condition(spec Spec, now time.Time) Condition {
+// fetches returns a condition with the details of the last fetch and the next one, without a state.
+func (s *Streams) fetches(spec Spec, now time.Time) Condition {
 	due := s.Due
-	switch {
-	case !s.Wanted:
-		return Condition{State: Pending, Reason: Unpublished}
-	case due == nil && !s.Taken:
-		return Condition{State: Pending, Reason: Backlog, Since: s.WantedAt}
-	case due == nil && s.Stale:
-		return Condition{State: Stale, Reason: Outdated, Stale: true}
-	case due == nil:
-		return Condition{State: OK}
-	}
 	c := Condition{
-		State: OK, Next: s.At, Attempts: due.GetAttempts(), LastAttempt: LastAttempt(due, s.SetAt),
-		Stale: pipeline.StaleDue(due, spec.Refresh, now), WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), spec.URL),
+		Next: s.At, Attempts: due.GetAttempts(), Stale: s.Stale || pipeline.StaleDue(due, spec.Refresh, now),
+		WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), spec.URL),
 	}
-	if s.Fired {
-		c.LastAttempt = time.Time{}
+	if !s.Fired {
+		c.LastAttempt = LastAttempt(due, s.SetAt)
 	}
-	if due.GetFirstFailedAt() != nil {
-		c.Since = due.GetFirstFailedAt().AsTime()
+	if at := due.GetFirstFailedAt(); at != nil {
+		c.Since = at.AsTime()
 	}
-	fresh := due.GetFreshUntil()
-	switch {
-	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
-		c.State, c.Reason, c.Status = Failing, pipeline.Reason(due.GetReported()), due.GetStatusCode()
-	case s.Fired:
-		c.State, c.Reason, c.Since = Pending, Backlog, s.At
-	case IsOverdue(now, s.At):
-		c.State, c.Reason, c.Since = Stale, Overdue, s.At
-	case due.GetCause() == v1.Cause_CAUSE_PARKED:
-		c.State, c.Reason, c.Since = Pending, Parked, s.SetAt
-	case due.GetAttempts() > 0, due.GetCause() == v1.Cause_CAUSE_RETRY, due.GetCause() == v1.Cause_CAUSE_REPLAY:
-		c.State, c.Reason = Pending, Retry
-	case c.Stale && fresh != nil:
-		c.State, c.Reason, c.Since = Stale, Outdated, fresh.AsTime()
+	return c
+}
+
+// failing returns the condition of a key whose last fetch failed, with the details of the same failure in its object.
+func (s *Streams) failing(c, shown Condition) Condition {
+	c.State, c.Reason, c.Status = Failing, pipeline.Reason(s.Due.GetReported()), s.Due.GetStatusCode()
+	if shown.State == Failing && !shown.Since.IsZero() && shown.Since.Before(c.Since) {
+		c.Since = shown.Since // NATS was replaced since
+	}
+	if shown.Reason == c.Reason {
+		c.Message, c.Attempts = shown.Message, max(c.Attempts, shown.Attempts)
 	}
 	return c
 }
