@@ -15,7 +15,9 @@ type verdict int
 const (
 	// inOrder: nothing is lost.
 	inOrder verdict = iota
-	// inFlight: another attempt is pending or in flight.
+	// scheduled: a timer leads to another attempt.
+	scheduled
+	// inFlight: a fetcher or the writer has yet to handle a message of the key.
 	inFlight
 	// landing: the writer may be about to write the body of a refresh. A key is let off for this reason only once: with
 	// a short interval a refresh is always landing, so the key would never be judged.
@@ -89,45 +91,57 @@ func (i interval) maxInFlight() time.Duration { return time.Duration(i) * 5 / 2 
 // maxPause is the maximum time between two checks of a suspect.
 func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
 
-// classify returns the verdict about a key, and the time before which it need not be checked again.
-func (i interval) classify(
-	o observation, w wantindex.Want, p pending, now time.Time,
-) (v verdict, notBefore time.Time) {
+// classify returns the verdict about a key.
+func classify(o observation, w wantindex.Want, p pending) verdict {
 	landed := p.newest() != "" && (p.newest() == o.sha256 || p.newest() == o.available)
 	// Every attempt fails until the want is signed again.
 	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
 	switch {
 	case !o.held && w.Forced && landed && !p.timerLost: // the body is equal
-		return inOrder, time.Time{}
+		return inOrder
 	case !o.held:
 	case unsigned, o.ahead, p.timerLost && !p.inFlight && !p.recent:
-		return timerLost, time.Time{}
+		return timerLost
 	case landed, p.newest() == "" && !o.suspected:
-		return inOrder, time.Time{}
+		return inOrder
 	}
 	switch {
 	case unsigned:
-		return bodyLost, time.Time{}
+		return bodyLost
 	case !p.inFlight && !p.timerLost && p.leadsToAttempt(o):
-		return inFlight, now.Add(min(p.at.Sub(now)+i.maxTimerDelay(), i.maxPause()))
+		return scheduled
 	case p.inFlight && p.fired.GetCause() != v1.Cause_CAUSE_REFRESH:
-		return inFlight, now.Add(i.half())
+		return inFlight
 	case !o.wasLanding && (p.inFlight || p.recent):
-		return landing, now.Add(i.grace())
+		return landing
 	}
-	return bodyLost, time.Time{}
+	return bodyLost
 }
 
-// settle returns the last verdict. queued means that the writer has yet to handle a result of the key, and contested
-// that the plan of the object repairs the key anyway, at growing intervals.
-func (i interval) settle(v verdict, at time.Time, queued, contested bool, now time.Time) (verdict, time.Time) {
+// excuse returns the verdict about a lost key once more is known: queued means that the writer has yet to handle a
+// result of the key, and repaired that the plan of the object repairs the key anyway, at growing intervals.
+func (v verdict) excuse(queued, repaired bool) verdict {
 	switch {
 	case v == timerLost && queued:
-		return inOrder, time.Time{}
-	case v == bodyLost && (queued || contested):
-		return inFlight, now.Add(i.half())
+		return inOrder
+	case v == bodyLost && (queued || repaired):
+		return inFlight
 	}
-	return v, at
+	return v
+}
+
+// pause returns the time until the next check of a suspect that was requested so often.
+func (i interval) pause(v verdict, p pending, requests uint8, now time.Time) time.Duration {
+	switch v {
+	case scheduled:
+		return min(p.at.Sub(now)+i.maxTimerDelay(), i.maxPause())
+	case inFlight:
+		return i.half()
+	case landing:
+		return i.grace()
+	default:
+		return min(time.Duration(i)<<requests, i.maxPause())
+	}
 }
 
 // maxSkew is the maximum difference between clocks.

@@ -35,8 +35,8 @@ func TestClassify(t *testing.T) {
 		return func(p *pending) { p.inFlight, p.fired = true, &v1.Due{Cause: c} }
 	}
 	forced := func(w *wantindex.Want) { w.Forced = true }
-	type around struct{ queued, contested bool }
-	queued, contested := func(a *around) { a.queued = true }, func(a *around) { a.contested = true }
+	type around struct{ queued, repaired bool }
+	queued, repaired := func(a *around) { a.queued = true }, func(a *around) { a.repaired = true }
 	for _, tt := range []struct {
 		name string
 		with []any
@@ -46,17 +46,17 @@ func TestClassify(t *testing.T) {
 		{"never fetched", nil, bodyLost, 0},
 		{"fetched, never written", []any{other}, bodyLost, 0},
 		{"fetched, and in the queue", []any{other, queued}, inFlight, time.Minute},
-		{"fetched, never written, the plan repairs it", []any{other, contested}, inFlight, time.Minute},
+		{"fetched, never written, the plan repairs it", []any{other, repaired}, inFlight, time.Minute},
 		{"fetched just now", []any{other, recent}, landing, 30 * time.Second},
 		{"fetched just now, let off before", []any{other, recent, letOff}, bodyLost, 0},
-		{"retried in an hour", []any{retry}, inFlight, 10 * time.Minute},
-		{"retried in a minute", []any{retry, soon}, inFlight, 2 * time.Minute},
+		{"retried in an hour", []any{retry}, scheduled, 10 * time.Minute},
+		{"retried in a minute", []any{retry, soon}, scheduled, 2 * time.Minute},
 		{"retry overdue", []any{retry, overdue}, bodyLost, 0},
-		{"parked", []any{timer(v1.Cause_CAUSE_PARKED, "")}, inFlight, 10 * time.Minute},
-		{"failing, with its recheck", []any{refresh, reported, failing}, inFlight, 10 * time.Minute},
+		{"parked", []any{timer(v1.Cause_CAUSE_PARKED, "")}, scheduled, 10 * time.Minute},
+		{"failing, with its recheck", []any{refresh, reported, failing}, scheduled, 10 * time.Minute},
 		{"failing, not in the status", []any{refresh, reported}, bodyLost, 0},
 		{"failing in the status, the last fetch was good", []any{refresh, failing}, bodyLost, 0},
-		{"rejected by the writer, with its refresh", []any{other, rejected}, inFlight, 10 * time.Minute},
+		{"rejected by the writer, with its refresh", []any{other, rejected}, scheduled, 10 * time.Minute},
 		{"rejected by the writer, no refresh", []any{overdue, rejected}, bodyLost, 0},
 		{"a retry in flight", []any{due(v1.Cause_CAUSE_RETRY)}, inFlight, time.Minute},
 		{"a refresh in flight", []any{due(v1.Cause_CAUSE_REFRESH)}, landing, 30 * time.Second},
@@ -73,7 +73,7 @@ func TestClassify(t *testing.T) {
 		{"held, no timer", []any{held}, inOrder, 0},
 		{"held, no timer in the stream", []any{held, overdue}, timerLost, 0},
 		{"held, no timer, in the queue", []any{held, overdue, queued}, inOrder, 0},
-		{"held, no timer, the plan repairs it", []any{held, overdue, contested}, timerLost, 0},
+		{"held, no timer, the plan repairs it", []any{held, overdue, repaired}, timerLost, 0},
 		{"held, no timer, just fetched", []any{held, overdue, recent, suspected}, landing, 30 * time.Second},
 		{"held, refresh in flight", []any{held, overdue, due(v1.Cause_CAUSE_REFRESH), suspected}, landing, 30 * time.Second},
 		{"held, newest body not landed", []any{held, other}, bodyLost, 0},
@@ -97,11 +97,9 @@ func TestClassify(t *testing.T) {
 				change(&a)
 			}
 		}
-		got, notBefore := i.classify(o, w, p, now)
-		got, notBefore = i.settle(got, notBefore, a.queued, a.contested, now)
-		wait := time.Duration(0)
-		if !notBefore.IsZero() {
-			wait = notBefore.Sub(now)
+		got, wait := classify(o, w, p).excuse(a.queued, a.repaired), time.Duration(0)
+		if got != inOrder && got < bodyLost {
+			wait = i.pause(got, p, 0, now)
 		}
 		if got != tt.want || wait != tt.wait {
 			t.Errorf("%s: verdict %d after %s, want %d after %s", tt.name, got, wait, tt.want, tt.wait)

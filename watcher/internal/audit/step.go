@@ -35,7 +35,7 @@ type suspect struct {
 }
 
 // waits reports whether the time of the next check follows from pending work, not from a request.
-func (s *suspect) waits() bool { return s.last == inFlight || s.last == landing }
+func (s *suspect) waits() bool { return s.last != bodyLost }
 
 // shown is what the object shows of a key. It changes with the result of the key, and with each edit by a manager other
 // than the writer.
@@ -63,10 +63,9 @@ type candidate struct {
 	futile bool
 	// known is what earlier steps know of the key (nil: nothing).
 	known *suspect
-	// pending, verdict and notBefore are set once the messages of the key are read.
-	pending   pending
-	verdict   verdict
-	notBefore time.Time
+	// pending and verdict are set once the messages of the key are read.
+	pending pending
+	verdict verdict
 }
 
 // stripped reports whether the key has our body, but its status was removed, for example by an admission policy.
@@ -156,7 +155,8 @@ func (a *Auditor) choose(s *step) {
 	})
 }
 
-// shouldRead reports whether the messages of a key must be read. timer means that it is the turn of its timer.
+// shouldRead reports whether the messages of a key must be read, and updates the suspects. timer means that it is the
+// turn of its timer.
 func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
 	known := a.suspects[c.key]
 	same := known != nil && known.shown == c.shown
@@ -202,7 +202,7 @@ func (a *Auditor) isOver(s *step, c *candidate) bool {
 	return true
 }
 
-// read reads the messages of candidates and applies the verdicts.
+// read reads the messages of candidates, and carries out the verdicts.
 func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -217,11 +217,11 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	var lost []pipeline.Key
 	for _, c := range candidates {
 		c.pending = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
-		c.verdict, c.notBefore = a.interval.classify(observation{
+		c.verdict = classify(observation{
 			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256,
 			available: c.entry.Available, ahead: s.ahead(c),
 			suspected: c.known != nil, wasLanding: c.known != nil && c.known.last == landing, rejected: c.rejected(),
-		}, c.want, c.pending, s.now)
+		}, c.want, c.pending)
 		if c.verdict >= bodyLost {
 			lost = append(lost, c.key)
 		}
@@ -238,45 +238,45 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 		}
 	}
 	for _, c := range candidates {
-		a.apply(s, c, queued[c.key], results)
+		c.known = cmp.Or(c.known, &suspect{shown: c.shown})
+		if c.verdict >= bodyLost {
+			queued := c.known.isQueued(queued[c.key], results)
+			if !queued {
+				s.enqueue(wantindex.ObjectOf(c.key))
+			}
+			repaired := plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
+			c.verdict = c.verdict.excuse(queued, repaired)
+		}
+		a.carryOut(s, c)
 	}
 	return nil
 }
 
-// apply applies the verdict about a key: to the index, from which the next plan of the object takes it, to the
-// suspects, and to the queue. queued means that the writer has yet to handle a result of the key.
-func (a *Auditor) apply(s *step, c *candidate, queued bool, results pipeline.Progress) {
-	if c.known == nil {
-		c.known = &suspect{shown: c.shown}
-	}
-	k, lost := c.known, c.verdict >= bodyLost
-	if queued = lost && k.isQueued(queued, results); lost && !queued {
-		s.enqueue(wantindex.ObjectOf(c.key))
-	}
-	contested := c.verdict == bodyLost && plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
-	verdict, notBefore := a.interval.settle(c.verdict, c.notBefore, queued, contested, s.now)
-	finding := wantindex.Finding(wantindex.NothingLost)
-	delete(a.suspects, c.key)
-	switch verdict {
+// carryOut records the verdict about a key in the index, from which the next plan of the object takes it, and in the
+// suspects.
+func (a *Auditor) carryOut(s *step, c *candidate) {
+	k, v, finding := c.known, c.verdict, wantindex.Finding(wantindex.NothingLost)
+	k.last, k.notBefore = v, s.now.Add(a.interval.pause(v, c.pending, k.requests, s.now))
+	a.suspects[c.key] = k
+	switch v {
 	case inOrder:
+		delete(a.suspects, c.key)
 	case timerLost:
 		finding = wantindex.TimerLost
+		delete(a.suspects, c.key)
+	case scheduled, inFlight, landing: // checked again after the pause
 	case bodyLost:
 		finding = wantindex.BodyLost
 		if k.requests > 0 {
 			finding = wantindex.BodyLostAgain
 		}
-		notBefore = s.now.Add(min(time.Duration(a.interval)<<k.requests, a.interval.maxPause()))
 		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
 		k.group = failureGroup{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
 		k.newest, k.queuedUpTo = c.pending.newest(), 0
-		fallthrough
-	case inFlight, landing:
-		a.suspects[c.key], k.last, k.notBefore = k, verdict, notBefore
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
 		w.Stale = c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
-		w.Forced, w.Finding = w.Forced && verdict != inOrder, cmp.Or(finding, w.Finding)
+		w.Forced, w.Finding = w.Forced && v != inOrder, cmp.Or(finding, w.Finding)
 	})
 	if finding != wantindex.NothingLost {
 		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
