@@ -257,6 +257,11 @@ func (v View) Value(spec Spec) Value {
 	return Held
 }
 
+// Holds reports whether the key has the body with that digest, of any URL and rules.
+func (v View) Holds(digest string) bool {
+	return v.Value(Spec{URL: v.Entry.URL, SHA256: digest, Rules: v.Entry.Rules}) == Held
+}
+
 // entry returns the status of the key. An entry of another object says nothing.
 func (v View) entry() status.Entry {
 	if v.Entry.Copied(v.UID) {

@@ -124,11 +124,6 @@ func (e Entry) Refused() bool {
 	}
 }
 
-// HoldsPin reports whether the key has the body to which it is pinned, of any URL, and nothing failed since.
-func (e Entry) HoldsPin(pin string, owner annotation.Ownership) bool {
-	return e.SHA256 == pin && !e.Failing() && (owner.State == annotation.Ours || owner.Fingerprint == e.Drift)
-}
-
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 

@@ -169,9 +169,9 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 	defer cancel()
 	pins := 0
 	for _, w := range p.Publish {
-		entry, asked := o.Status.Of(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
-		if w.GetSha256() == "" || w.GetCached() != nil || asked || entry.HoldsPin(w.GetSha256(), o.Owner(w.GetKey())) ||
-			entry.Copied(o.UID) || pins == pipeline.MaxPinsFilled {
+		shown, asked := o.Shown(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
+		if w.GetSha256() == "" || w.GetCached() != nil || asked || shown.Holds(w.GetSha256()) && !shown.Entry.Failing() ||
+			shown.Entry.Copied(o.UID) || pins == pipeline.MaxPinsFilled {
 			continue
 		}
 		if r.bodies.Has(ctx, w.GetNamespace(), w.GetSha256()) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -30,10 +31,16 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 // fillPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
 func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
-		held := b.status.Keys[pair.Key].HoldsPin(b.object.Request.SHA256[pair.Key], b.owner(pair.Key))
+		held := b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Failing()
 		changed = !held && b.fillPin(i, pair.Key, d) || changed
 	}
 	return changed
+}
+
+// holdsPin reports whether a key has the body of its digest, whether or not a fetch has failed since.
+func (b *builder) holdsPin(key string) bool {
+	shown := keystate.View{UID: b.object.UID, Entry: b.status.Keys[key], Owner: b.owner(key)}
+	return shown.Holds(b.object.Request.SHA256[key])
 }
 
 // fillPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
@@ -75,10 +82,8 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 func (b *builder) rollBack(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
 	_, known := b.object.History[pin]
-	// A failure since does not take the body away.
-	holds := b.status.Keys[key].WithoutFailure().HoldsPin(pin, b.owner(key))
 	switch {
-	case pin == "", holds, pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
+	case pin == "", b.holdsPin(key), pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
 		return d, false
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Outcome: Deferred}, true
