@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -96,10 +97,12 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		}
 		p.quota.Decide()
 		group.Go(func() error {
-			p.quota.Run(ctx, at.wall)
+			p.quota.Run(ctx, at.wall, func(name types.NamespacedName) { p.sessions.Changed(name, false) })
 			return nil
 		})
-		return leader.Run(ctx, c.Election, p.election)
+		return leader.Run(ctx, c.Election, leader.Deps{
+			Leases: clients.Leases, Lead: p.lead, Health: p.streams, Holding: metrics.lease, Log: rt.Log,
+		})
 	})
 	return group.Wait()
 }
@@ -108,10 +111,14 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
 	quota    *quota.Quota
-	election leader.Deps
-	cache    *process.Part
+	sessions *reconcile.Runner
+	export   *exporter.Exporter
+	metrics  *metrics
+	// cache is ready once the objects are listed, and streams while a session publishes.
+	cache, streams *process.Part
 }
 
+// newParts creates each part after those that it uses.
 func newParts(
 	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
 ) (*parts, error) {
@@ -123,57 +130,51 @@ func newParts(
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
-	wall, broker := at.wall, brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
-	p := &parts{quota: quota.New(c.Quota), cache: rt.Health.Part("configmaps")}
-	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: wall.Now}
+	p := &parts{metrics: metrics, cache: rt.Health.Part("configmaps"), streams: rt.Health.Part("streams")}
+	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: at.wall.Now}
 	p.objects = informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-			Read: reader.Read, Now: wall.Now, Count: metrics.event, Notify: p.quota.Changed,
+			Read: reader.Read, Now: at.wall.Now, Count: metrics.event, Notify: p.changed,
 		})
+	p.quota = quota.New(c.Quota, p.objects)
+	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
+	broker := brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
 	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
-	health := rt.Health.Part("streams")
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: p.quota.AsAnnotated, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
 	})
-	config := reconcile.Config{
+	p.sessions = reconcile.NewRunner(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
-	}
-	shared := reconcile.Shared{
-		Objects: p.objects, Index: index, Backlog: wantindex.NewBacklog(client), Client: client, Clock: wall,
-		Log: rt.Log, Metrics: metrics.reconciler,
-	}
-	sessions := reconcile.NewRunner(config, reconcile.RunnerDeps{
-		Shared: shared, Epoch: managed.epoch, Auditor: auditor, Health: health,
-	}, reconcile.New(config, reconcile.Deps{
-		Shared: shared, Object: p.quota.Get, Signer: signer, Broker: broker, Tracer: rt.Tracer,
-		Record: kube.NewRecorder(clients.Events, "watcher", wall, kube.EventBudget{
+	}, reconcile.Deps{
+		Objects: p.objects, Object: p.quota.Get, Index: index, Backlog: wantindex.NewBacklog(client), Client: client,
+		Clock: at.wall, Broker: broker, Signer: signer, Tracer: rt.Tracer, Log: rt.Log, Metrics: metrics.reconciler,
+		Record: kube.NewRecorder(clients.Events, "watcher", at.wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
-	}))
-	p.quota.Connect(p.objects, sessions.Changed)
-	export := exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
+		Epoch: managed.epoch, Auditor: auditor, Health: p.streams,
+	})
+	p.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
 	metrics.measure(keys{
 		objects: p.objects, object: p.quota.AsAnnotated, index: index, notLanding: auditor.NotLanding, now: broker.Now,
-	}, export)
-	p.election = leader.Deps{
-		Leases: clients.Leases, Lead: lead(sessions, export, metrics), Health: health,
-		Holding: metrics.lease, Log: rt.Log,
-	}
+	}, p.export)
 	return p, nil
 }
 
-// lead returns the work of the leader, which also exports the state of the pipeline.
-func lead(sessions *reconcile.Runner, export *exporter.Exporter, metrics *metrics) func(context.Context) error {
-	return func(ctx context.Context) error {
-		metrics.leader.Set(1)
-		defer metrics.leader.Set(0)
-		var exports sync.WaitGroup
-		defer exports.Wait()
-		exporting, stop := context.WithCancel(ctx)
-		defer stop()
-		exports.Go(func() { export.Run(exporting) })
-		return sessions.Run(ctx)
-	}
+// changed passes on a changed object. The watch begins after newParts.
+func (p *parts) changed(name types.NamespacedName, live bool) {
+	p.quota.Changed()
+	p.sessions.Changed(name, live)
+}
+
+// lead is the work of the leader, which also exports the state of the pipeline.
+func (p *parts) lead(ctx context.Context) error {
+	p.metrics.leader.Set(1)
+	defer p.metrics.leader.Set(0)
+	var exports sync.WaitGroup
+	defer exports.Wait()
+	exporting, stop := context.WithCancel(ctx)
+	defer stop()
+	exports.Go(func() { p.export.Run(exporting) })
+	return p.sessions.Run(ctx)
 }

@@ -37,7 +37,6 @@ type Limits struct {
 type Quota struct {
 	limits  Limits
 	objects *informer.Informer[*annotated.Object]
-	notify  func(name types.NamespacedName, live bool)
 	changed atomic.Bool
 	mu      sync.RWMutex
 	// decisions has the namespaces that exceed a limit.
@@ -70,21 +69,13 @@ func (a age) compare(b age) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.uid, b.uid))
 }
 
-// New returns a quota. Before its other methods are called, Connect must be.
-func New(l Limits) *Quota { return &Quota{limits: l, decisions: map[string]decision{}} }
-
-// Connect sets the objects, and the function that learns of each changed object and of changed limits.
-func (q *Quota) Connect(
-	objects *informer.Informer[*annotated.Object], notify func(name types.NamespacedName, live bool),
-) {
-	q.objects, q.notify = objects, notify
+// New returns a quota of objects.
+func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
+	return &Quota{limits: l, objects: objects, decisions: map[string]decision{}}
 }
 
 // Changed records that an object has changed.
-func (q *Quota) Changed(name types.NamespacedName, live bool) {
-	q.changed.Store(true)
-	q.notify(name, live)
-}
+func (q *Quota) Changed() { q.changed.Store(true) }
 
 // Get returns a checked object within the limits: with stretched intervals, or without keys if older objects
 // use them up, as if its annotation were invalid. Only a worker may call it: see annotated.Object.Checked.
@@ -131,12 +122,12 @@ func (q *Quota) get(name types.NamespacedName, checked func(*annotated.Object) *
 
 func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
 
-// Run checks the limits until ctx is done.
-func (q *Quota) Run(ctx context.Context, c clock.WithTicker) {
+// Run checks the limits after changes until ctx is done, and passes on the affected objects.
+func (q *Quota) Run(ctx context.Context, c clock.WithTicker, affected func(types.NamespacedName)) {
 	pace.Every(ctx, c, checkInterval, func() {
 		if q.changed.Swap(false) {
 			for _, name := range q.Decide() {
-				q.notify(name, false)
+				affected(name)
 			}
 		}
 	})

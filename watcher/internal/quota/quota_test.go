@@ -26,14 +26,14 @@ type bench struct {
 
 func newBench(tb testing.TB, l quota.Limits) *bench {
 	tb.Helper()
-	b := &bench{WithT: NewWithT(tb), Quota: quota.New(l)}
+	b := &bench{WithT: NewWithT(tb)}
 	grammar, err := annotation.New(annotation.Defaults())
 	b.Expect(err).NotTo(HaveOccurred())
 	reader := &annotated.Reader{Grammar: grammar, Now: time.Now}
 	b.objects = informer.New(informer.Config{}, informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-		Read: reader.Read, Notify: b.Changed, Now: time.Now,
+		Read: reader.Read, Notify: func(types.NamespacedName, bool) { b.Changed() }, Now: time.Now,
 	})
-	b.Connect(b.objects, func(types.NamespacedName, bool) {})
+	b.Quota = quota.New(l, b.objects)
 	return b
 }
 

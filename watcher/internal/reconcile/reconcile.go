@@ -22,6 +22,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -58,25 +59,17 @@ type Config struct {
 	InScope func(namespace string) bool
 }
 
-// Shared are the dependencies of a Reconciler and of its Runner.
-type Shared struct {
+// Deps are the dependencies of a Reconciler and its Runner.
+type Deps struct {
 	Objects Objects
-	Index   *wantindex.Index
+	// Object returns an object within the quota of its namespace, or nil.
+	Object func(types.NamespacedName) *annotated.Object
+	Index  *wantindex.Index
 	// Backlog bounds undelivered messages (nil: without limit).
 	Backlog *wantindex.Backlog
 	Client  *pipeline.Client
 	// Clock is the machine's clock, for all pauses.
-	Clock   clock.WithTicker
-	Log     zerolog.Logger
-	Metrics *Metrics
-}
-
-// Deps are the dependencies of a Reconciler.
-type Deps struct {
-	Shared
-
-	// Object returns an object within the quota of its namespace, or nil.
-	Object func(types.NamespacedName) *annotated.Object
+	Clock clock.WithTicker
 	// Record is the method of kube.Recorder.
 	Record func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
 	// Signer signs wants (nil: they are not signed).
@@ -84,7 +77,15 @@ type Deps struct {
 	// Broker is the clock of the broker, for the times of wants.
 	Broker clock.PassiveClock
 	// Tracer creates a span for each publish (nil: none).
-	Tracer *tracing.Tracer
+	Tracer  *tracing.Tracer
+	Log     zerolog.Logger
+	Metrics *Metrics
+
+	// The others are of sessions. Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
+	Epoch   func(context.Context) (int64, error)
+	Auditor *audit.Auditor
+	// Health is ready while a session publishes.
+	Health *process.Part
 }
 
 // Reconciler publishes the differences between objects and the stream. Concurrent calls must be

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
@@ -30,7 +28,7 @@ const (
 // outdated.
 type Runner struct {
 	config     Config
-	deps       RunnerDeps
+	deps       Deps
 	reconciler *Reconciler
 
 	// current is the queue of the running session, if any.
@@ -39,21 +37,8 @@ type Runner struct {
 	outOfScope int
 }
 
-// RunnerDeps are the dependencies of a Runner.
-type RunnerDeps struct {
-	Shared
-
-	// Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
-	Epoch   func(context.Context) (int64, error)
-	Auditor *audit.Auditor
-	// Health is ready while a session publishes.
-	Health *process.Part
-}
-
-// NewRunner returns a runner of a reconciler.
-func NewRunner(c Config, d RunnerDeps, r *Reconciler) *Runner {
-	return &Runner{config: c, deps: d, reconciler: r}
-}
+// NewRunner returns a runner with its reconciler.
+func NewRunner(c Config, d Deps) *Runner { return &Runner{config: c, deps: d, reconciler: New(c, d)} }
 
 // Changed passes a changed object to the running session. A live change precedes the wants.
 // Without a session nothing is missed, because each one begins with all objects.

@@ -114,9 +114,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
-		Shared: reconcile.Shared{
-			Objects: b, Index: b.index, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
-		},
+		Objects: b, Index: b.index, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
 		Object: b.Get, Record: b.Record, Signer: signer, Broker: b.stamps,
 	}
 	for _, c := range change {
