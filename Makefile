@@ -53,10 +53,11 @@ GO_TEST = go test $(or $(RACE),$(info no working C compiler found: testing witho
 # same ones.
 SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
-CONTROL_PLANE = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
+EXEC = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
 # Runs a command with an API server: that of KUBECONFIG, or a temporary one, of version KUBERNETES if that is set.
-WITH_CLUSTER := $(if $(KUBERNETES),KUBEBUILDER_ASSETS='$(CURDIR)/.cache/kubernetes/$(KUBERNETES)') bin/control-plane exec --
+WITH_ASSETS  := KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(ASSETS))'
+WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
@@ -73,6 +74,7 @@ help: ## Show this list
 build: ## Build watcher, fetcher, writer, keeper, curl-me-that and curlctl into bin/
 	@echo 'go build -o bin/ $(notdir $(COMMANDS)), version $(VERSION)'
 	@$(GO_BUILD) -o bin/ $(COMMANDS)
+	@$(if $(wildcard $(CONTROL_PLANE)),ln -sf $(wildcard $(CONTROL_PLANE)) bin/) # for bin/control-plane
 
 PLUGIN_DIR ?= $(HOME)/.local/bin
 
@@ -83,10 +85,10 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 	install -m 755 deploy/curlctl/kubectl/kubectl_complete-curl_me_that $(PLUGIN_DIR)/
 
 .PHONY: demo
-demo: ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
+demo: $(filter-out $(if $(shell command -v kubectl),%/kubectl),$(CONTROL_PLANE)) ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
 	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/curl-me-that
-	bin/curl-me-that demo $(DEMO_ARGS)
+	@$(WITH_ASSETS) bin/curl-me-that demo $(DEMO_ARGS)
 
 # Images are REGISTRY/NAME:VERSION.
 REGISTRY ?= ghcr.io/kv8s/curl-me-that
@@ -135,8 +137,8 @@ GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_
 IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { print "NATSTEST_DIR=/dev/shm" }')
 
 .PHONY: test
-test: test-chart build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
-	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)')
+test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
+	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)' '$(ASSETS)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
 	@$(IN_MEMORY) $(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
@@ -144,15 +146,15 @@ test: test-chart build $(HELM) ## Run all tests that need no containers, 4 to 7 
 
 # The control plane always has the same address, so that Go can cache results.
 .PHONY: test-fast
-test-fast: ## Test the changed modules, without the race detector
-	@$(CONTROL_PLANE)
+test-fast: $(CONTROL_PLANE) ## Test the changed modules, without the race detector
+	@$(EXEC)
 	@echo 'go test of all changed modules'
-	@bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
+	@$(WITH_ASSETS) bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
 
 # The race detector keeps the cores busy, so fewer suites run at a time than without it.
 .PHONY: test-race
-test-race: ## Test the modules with the race detector, 8 minutes
-	@$(CONTROL_PLANE)
+test-race: $(CONTROL_PLANE) ## Test the modules with the race detector, 8 minutes
+	@$(EXEC)
 	@echo 'go test -race of all modules: for some minutes, go prints nothing until the longest one is done'
 	@$(WITH_CLUSTER) $(GO_TEST) -p 4 -timeout=30m $(UNIT)
 
@@ -163,17 +165,17 @@ test-chart: $(HELM_UNITTEST) $(PROMTOOL) ## Test the templates of the chart, and
 	$(PROMTOOL) test rules deploy/prometheus/tests/*.yaml
 
 .PHONY: test-hostile
-test-hostile: build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 5 minutes
+test-hostile: $(CONTROL_PLANE) build $(HELM) ## Measure how long a tenant waits next to a hostile one, on an otherwise idle machine, 5 minutes
 	@echo 'go test ./deploy/e2e/hostile'
 	@$(GO_TEST_PROGRAMS) ./deploy/e2e/hostile
 
 .PHONY: test-random
-test-random: build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
+test-random: $(CONTROL_PLANE) build ## Soak test: random edits and faults for ROUNDS (1000) from SEED (random)
 	@echo 'go test ./deploy/e2e/random, $(or $(ROUNDS),1000) rounds'
 	@ROUNDS='$(or $(ROUNDS),1000)' SEED='$(or $(SEED),$(shell date +%s))' $(SHARED_FLAGS) $(WITH_CLUSTER) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/random
 
 .PHONY: test-manifests
-test-manifests: build $(HELM) ## Test the rendered chart and the folder MANIFESTS with a real API server
+test-manifests: $(CONTROL_PLANE) build $(HELM) ## Test the rendered chart and the folder MANIFESTS with a real API server
 	@echo 'go test ./deploy/e2e/manifests'
 	@HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
@@ -194,9 +196,9 @@ fuzz: ## Fuzz each target for FUZZTIME (10s)
 RELEASE_TOOLS := HELM='$(CURDIR)/$(HELM)' GORELEASER='$(CURDIR)/$(GORELEASER)' SYFT='$(CURDIR)/$(SYFT)'
 
 .PHONY: release
-release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) ## Make the files of release VERSION=v1.2.3 in dist/ and try them
+release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) $(CONTROL_PLANE) ## Make the files of release VERSION=v1.2.3 in dist/ and try them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release '$(VERSION)'
-	@$(RELEASE_TOOLS) VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
+	@$(WITH_ASSETS) $(RELEASE_TOOLS) VALIDATE_KREW='$(VALIDATE_KREW)' deploy/tools/try-release dist '$(VERSION)'
 
 .PHONY: try-release
 try-release: ## Try the release VERSION in dist/ with an API server, in containers and in the cluster of KUBECONFIG
@@ -216,11 +218,11 @@ define bench
 endef
 
 .PHONY: bench
-bench: build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patches for comparison; BENCHFLAGS=-help lists more
+bench: $(CONTROL_PLANE) build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patches for comparison; BENCHFLAGS=-help lists more
 	$(call bench,-n $(N))
 
 .PHONY: bench-short
-bench-short: build ## Run a fiftieth of each benchmark, to check that it works
+bench-short: $(CONTROL_PLANE) build ## Run a fiftieth of each benchmark, to check that it works
 	$(call bench,-short -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2)
 
 ##@ Change

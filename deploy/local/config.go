@@ -20,8 +20,6 @@ type Config struct {
 	// DataDir keeps the streams and the local control plane. If it is empty, Run uses a temporary folder and
 	// removes it at the end.
 	DataDir string
-	// BuildControlPlane builds the control plane from source.
-	BuildControlPlane bool
 	// NATSListen is the address of the embedded broker for other programs, or empty for
 	// none.
 	NATSListen string
@@ -55,8 +53,6 @@ func DefaultConfig() Config { return Config{Fetcher: fetcher.DefaultConfig()} }
 func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.DataDir, "data-dir", defaultDataDir(),
 		"folder for the streams and the local control plane (empty: a temporary one)")
-	fs.BoolVar(&c.BuildControlPlane, "build", false,
-		"build etcd and kube-apiserver from source, and ignore KUBEBUILDER_ASSETS and archives of envtest")
 	fs.BoolVar(&c.Watchers, "watchers", false,
 		"install the custom resource Watcher in the given cluster and run keeper (always on with a local control plane)")
 	fs.BoolVar(&c.Sidecars, "sidecars", false,

@@ -11,7 +11,6 @@ replace (
 )
 
 require (
-	github.com/go-logr/logr v1.4.4
 	github.com/gofrs/flock v0.13.1
 	github.com/kv8s/curl-me-that/deploy/curlctl v0.0.0-00010101000000-000000000000
 	github.com/kv8s/curl-me-that/fetcher v0.0.0-00010101000000-000000000000
@@ -34,11 +33,11 @@ require (
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
-	sigs.k8s.io/controller-runtime/tools/setup-envtest v0.25.1
 	sigs.k8s.io/yaml v1.6.0
 )
 
 require (
+	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
 	k8s.io/streaming v0.37.2 // indirect
 )

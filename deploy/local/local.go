@@ -112,9 +112,7 @@ func (c *Config) ClusterKubeconfig() string {
 func (c *Config) startControlPlane(ctx context.Context, dir string, progress io.Writer) (*controlplane.ControlPlane,
 	error,
 ) {
-	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Dir: dir, Build: c.BuildControlPlane, AnyKubectl: true, Progress: progress,
-	})
+	plane, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ KREW_VERSION := $(shell sed -n 's|.*sigs.k8s.io/krew \(v[^ ]*\).*|\1|p' deploy/t
 GORELEASER_VERSION := $(shell sed -n 's|.*github.com/goreleaser/goreleaser/v2 \(v[^ ]*\).*|\1|p' deploy/tools/goreleaser/go.mod)
 SYFT_VERSION := $(shell sed -n 's|.*github.com/anchore/syft \(v[^ ]*\).*|\1|p' deploy/tools/syft/go.mod)
 VULNCHECK_VERSION := $(shell sed -n 's|.*golang.org/x/vuln \(v[^ ]*\).*|\1|p' deploy/tools/govulncheck/go.mod)
+KUBERNETES_VERSION := $(shell sed -n 's|.*k8s\.io/kubernetes \(v[0-9.]*\).*|\1|p' deploy/tools/control-plane/go.mod)
 PROTOBUF_VERSION := $(shell sed -n 's|.*google.golang.org/protobuf \(v[^ ]*\).*|\1|p' proto/go.mod)
 
 BUF           := $(TOOLS)/buf-$(BUF_VERSION)-$(GO_VERSION)/buf
@@ -93,3 +94,10 @@ $(GOVULNCHECK):
 $(PROTOC_GEN_GO):
 	@echo "building protoc-gen-go $(PROTOBUF_VERSION)…"
 	@$(call build-tool,proto,google.golang.org/protobuf/cmd/protoc-gen-go)
+
+# The programs of the control plane. Checkouts share them, because their build takes minutes.
+ASSETS        := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curl-me-that/kubernetes-$(KUBERNETES_VERSION)
+CONTROL_PLANE := $(ASSETS)/etcd $(ASSETS)/kube-apiserver $(ASSETS)/kubectl
+
+$(CONTROL_PLANE):
+	@deploy/tools/control-plane/get '$(@D)' '$(@F)'

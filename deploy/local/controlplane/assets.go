@@ -1,10 +1,8 @@
 package controlplane
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
@@ -13,7 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -24,191 +21,52 @@ const EnvDir = "KUBEBUILDER_ASSETS"
 // ErrMissing means that a folder lacks one of the programs.
 var ErrMissing = errors.New("control plane binary missing")
 
-const (
-	etcd      = "etcd"
-	apiServer = "kube-apiserver"
-	kubectl   = "kubectl"
-)
-
-// ProgramOptions configure FindPrograms.
-type ProgramOptions struct {
-	// Build ignores KUBEBUILDER_ASSETS and archives of envtest.
-	Build bool
-	// AnyKubectl accepts an installed kubectl of any version, which saves a minute of a build.
-	AnyKubectl bool
-	// Progress receives the progress, for people. Nil means no output.
-	Progress io.Writer
-	// Cache is a folder with the programs of each version. Several processes may share it. The default is the
-	// user's cache folder.
-	Cache string
-	// Index is the URL of the list of archives. The default is the list of setup-envtest.
-	Index string
-
-	display *progress
-}
-
-// Programs are etcd, kube-apiserver and kubectl in one folder. With AnyKubectl, it may have no kubectl.
+// Programs are etcd, kube-apiserver and kubectl in one folder. A demo needs no kubectl.
 type Programs struct {
 	Dir string
 }
 
 // Etcd returns the path of etcd.
-func (p Programs) Etcd() string { return filepath.Join(p.Dir, etcd) }
+func (p Programs) Etcd() string { return filepath.Join(p.Dir, "etcd") }
 
 // APIServer returns the path of kube-apiserver.
-func (p Programs) APIServer() string { return filepath.Join(p.Dir, apiServer) }
+func (p Programs) APIServer() string { return filepath.Join(p.Dir, "kube-apiserver") }
 
 // Kubectl returns the path of kubectl.
-func (p Programs) Kubectl() string { return filepath.Join(p.Dir, kubectl) }
+func (p Programs) Kubectl() string { return filepath.Join(p.Dir, "kubectl") }
 
-// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS. If that is not set, it returns them from a
-// cache, which it fills from an archive of envtest or by a build from source, which takes minutes.
-func FindPrograms(ctx context.Context, o ProgramOptions) (Programs, error) {
-	if dir := os.Getenv(EnvDir); dir != "" && !o.Build {
-		found, err := o.binariesIn(dir)
+// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS, or beside this program, where make puts them.
+func FindPrograms() (Programs, error) {
+	dir := os.Getenv(EnvDir)
+	if dir == "" {
+		self, err := os.Executable()
 		if err != nil {
-			return Programs{}, fmt.Errorf("%w: point %s at a folder with %s, or unset it to have them downloaded or built",
-				err, EnvDir, o.needed())
+			return Programs{}, fmt.Errorf("find this program: %w", err)
 		}
-		return found, nil
+		dir = filepath.Dir(self)
 	}
-	if o.Cache == "" {
-		cache, err := cacheDir()
-		if err != nil {
-			return Programs{}, fmt.Errorf("find a cache folder for the control plane: %w: set HOME or %s", err, EnvDir)
-		}
-		o.Cache = cache
-	}
-	o.display = newProgress(o.Progress)
-	defer o.display.close()
-	return o.fill(ctx)
-}
-
-// Kubectl returns the path of a kubectl on this machine.
-func Kubectl() (string, bool) {
-	if path, err := exec.LookPath(kubectl); err == nil {
-		return path, true
-	}
-	found, err := ProgramOptions{}.binariesIn(os.Getenv(EnvDir))
-	if err != nil {
-		cache, _ := cacheDir() // without a home folder, find fails
-		found, err = ProgramOptions{Cache: cache}.find()
-	}
-	return found.Kubectl(), err == nil
-}
-
-func (p ProgramOptions) programs() []string {
-	if _, err := exec.LookPath(kubectl); err == nil && p.AnyKubectl {
-		return []string{etcd, apiServer}
-	}
-	return []string{etcd, apiServer, kubectl}
-}
-
-// needed is a list of the programs, for people.
-func (p ProgramOptions) needed() string { return strings.Join(p.programs(), ", ") }
-
-func cacheDir() (string, error) {
-	dir, err := os.UserCacheDir()
-	return filepath.Join(dir, "curl-me-that", "control-plane"), err
-}
-
-// binariesIn returns the programs in dir. The error wraps ErrMissing and names the first program that is missing
-// or cannot be executed.
-func (p ProgramOptions) binariesIn(dir string) (Programs, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Programs{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
-	for _, name := range p.programs() {
-		info, err := os.Stat(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			return Programs{}, fmt.Errorf("%w: no %s in %s", ErrMissing, name, dir)
-		case err != nil:
-			return Programs{}, fmt.Errorf("%w: %w", ErrMissing, err)
-		case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-			return Programs{}, fmt.Errorf("%w: %s in %s is not an executable file", ErrMissing, name, dir)
+	found := Programs{Dir: dir}
+	for _, path := range []string{found.Etcd(), found.APIServer()} {
+		if _, err := exec.LookPath(path); err != nil {
+			return Programs{}, fmt.Errorf("%w: %w: set %s to a folder with etcd and kube-apiserver, such as from "+
+				"setup-envtest, or run `make demo` in a checkout", ErrMissing, err, EnvDir)
 		}
 	}
-	return Programs{Dir: dir}, nil
+	return found, nil
 }
 
-// built and fetched are the folders of programs that were built from source or fetched from an archive.
-func (p ProgramOptions) built() string   { return filepath.Join(p.Cache, versionHash()) }
-func (p ProgramOptions) fetched() string { return p.built() + "-envtest" }
-
-// find returns the programs if the cache has them.
-func (p ProgramOptions) find() (found Programs, err error) {
-	if found, err = p.binariesIn(p.built()); err != nil && !p.Build {
-		found, err = p.binariesIn(p.fetched())
-	}
-	return found, err
-}
-
-// fill downloads or builds the programs, after waiting for other processes that do the same.
-func (p ProgramOptions) fill(ctx context.Context) (Programs, error) {
-	if found, err := p.find(); err == nil {
-		return found, nil
-	}
-	if err := os.MkdirAll(p.Cache, 0o750); err != nil {
-		return Programs{}, fmt.Errorf("create the cache of the control plane: %w", err)
-	}
-	lock, err := p.lock(ctx)
+// Kubectl returns the path of a kubectl on this machine.
+func Kubectl() (path string, ok bool) {
+	path, err := exec.LookPath("kubectl")
 	if err != nil {
-		return Programs{}, err
+		found, _ := FindPrograms() // nobody runs a demo without
+		path, err = exec.LookPath(found.Kubectl())
 	}
-	defer lock.Unlock()
-	if found, err := p.find(); err == nil {
-		return found, nil
-	}
-	if !p.Build {
-		if err = p.provide(p.fetched(), func(scratch string) error { return p.fetch(ctx, scratch) }); err != nil {
-			p.display.note("control plane: no archive of envtest, building from source: %s", err)
-		}
-	}
-	if p.Build || err != nil {
-		if err := p.provide(p.built(), func(scratch string) error { return p.build(ctx, scratch) }); err != nil {
-			return Programs{}, err
-		}
-	}
-	p.display.show("control plane: stored in %s", p.Cache)
-	return p.find()
-}
-
-// lock polls, because a blocking flock cannot be cancelled.
-func (p ProgramOptions) lock(ctx context.Context) (*flock.Flock, error) {
-	lock := flock.New(filepath.Join(p.Cache, "lock"))
-	if locked, err := lock.TryLock(); locked || err != nil {
-		return lock, err
-	}
-	p.display.show("waiting for another process that builds the control plane")
-	if _, err := lock.TryLockContext(ctx, 200*time.Millisecond); err != nil {
-		return nil, fmt.Errorf("wait for another build of the control plane: %w", err)
-	}
-	return lock, nil
-}
-
-// provide fills a folder next to target and then renames it, so that an interrupted process never leaves an
-// incomplete target.
-func (p ProgramOptions) provide(target string, fill func(scratch string) error) error {
-	scratch := target + ".new"
-	if err := os.RemoveAll(scratch); err != nil {
-		return fmt.Errorf("remove an interrupted build: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	if err := os.MkdirAll(scratch, 0o750); err != nil {
-		return fmt.Errorf("create the cache of the control plane: %w", err)
-	}
-	if err := fill(scratch); err != nil {
-		return err
-	}
-	if _, err := p.binariesIn(scratch); err != nil {
-		return err
-	}
-	if err := errors.Join(os.RemoveAll(target), os.Rename(scratch, target)); err != nil {
-		return fmt.Errorf("move the control plane into the cache: %w", err)
-	}
-	return nil
+	return path, err == nil
 }
 
 // ErrInUse means that another process uses a folder.

@@ -33,8 +33,6 @@ type Options struct {
 	Dir string
 	// Assets are the programs. The default is FindPrograms.
 	Assets Programs
-	// Build and AnyKubectl are options of FindPrograms.
-	Build, AnyKubectl bool
 	// Progress receives a line per step, for people. Nil means no output.
 	Progress io.Writer
 }
@@ -60,10 +58,7 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	}
 	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
 	if c.programs == (Programs{}) {
-		c.programs, err = FindPrograms(ctx, ProgramOptions{
-			Build: options.Build, AnyKubectl: options.AnyKubectl, Progress: options.Progress,
-		})
-		if err != nil {
+		if c.programs, err = FindPrograms(); err != nil {
 			return nil, err
 		}
 	}

@@ -1,30 +1,19 @@
 package controlplane_test
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
-	"crypto/sha512"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/gofrs/flock"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,9 +31,9 @@ func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }
 
 var binaries controlplane.Programs
 
-var _ = BeforeSuite(func(ctx SpecContext) {
+var _ = BeforeSuite(func() {
 	suitetest.ExpectNoLeaks()
-	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
+	binaries = suitetest.Must(controlplane.FindPrograms())
 })
 
 // processes returns the process IDs by program name of all processes whose command line contains the folder.
@@ -270,219 +259,37 @@ func accessSpecs(kubeconfig func() string) {
 }
 
 var _ = Describe("KUBEBUILDER_ASSETS", func() {
-	BeforeEach(func() { GinkgoT().Setenv("PATH", GinkgoT().TempDir()) }) // no kubectl
-
-	It("is the folder with the programs", func(ctx SpecContext) {
-		dir := GinkgoT().TempDir()
-		write(dir, "", "etcd", "kube-apiserver", "kubectl")
-		GinkgoT().Setenv(controlplane.EnvDir, dir)
-		found := suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{}))
-		Expect(found.Etcd()).To(Equal(filepath.Join(dir, "etcd")))
-		Expect(found.APIServer()).To(Equal(filepath.Join(dir, "kube-apiserver")))
-		Expect(found.Kubectl()).To(Equal(filepath.Join(dir, "kubectl")))
-	})
-
-	It("needs no kubectl if any will do and one is installed", func(ctx SpecContext) {
-		dir, installed := GinkgoT().TempDir(), GinkgoT().TempDir()
-		write(dir, "", "etcd", "kube-apiserver")
-		write(installed, "", "kubectl")
-		GinkgoT().Setenv("PATH", installed)
-		GinkgoT().Setenv(controlplane.EnvDir, dir)
-		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{AnyKubectl: true})).
-			To(Equal(controlplane.Programs{Dir: dir}))
-		Expect(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})).Error().
-			To(MatchError(ContainSubstring("no kubectl in")))
-	})
-
-	DescribeTable("is rejected with one sentence for",
-		func(ctx SpecContext, spoil func(dir string) error, message string) {
-			dir := GinkgoT().TempDir()
-			write(dir, "", "etcd", "kube-apiserver", "kubectl")
-			Expect(spoil(dir)).To(Succeed())
-			GinkgoT().Setenv(controlplane.EnvDir, dir)
-			_, err := controlplane.FindPrograms(ctx, controlplane.ProgramOptions{})
-			Expect(err).To(MatchError(controlplane.ErrMissing))
-			Expect(err).To(MatchError(And(
-				ContainSubstring(message),
-				ContainSubstring(dir),
-				HaveSuffix(": point KUBEBUILDER_ASSETS at a folder with etcd, kube-apiserver, kubectl, or unset it to have "+
-					"them downloaded or built"),
-			)))
-		},
-		Entry("a missing folder", os.RemoveAll, "no etcd in"),
-		Entry("a missing kubectl", remove("kubectl"), "no kubectl in"),
-		Entry("a file that is not executable", func(dir string) error { return os.Chmod(filepath.Join(dir, "etcd"), 0o644) },
-			"etcd in"),
-		Entry("a folder instead of a program", func(dir string) error {
-			path := filepath.Join(dir, "kubectl")
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-			return os.Mkdir(path, 0o755)
-		}, "is not an executable file"),
-	)
-})
-
-var _ = Describe("An archive of envtest", func() {
-	var (
-		options controlplane.ProgramOptions
-		printed *gbytes.Buffer
-		digest  string
-	)
-
-	BeforeEach(func() {
-		GinkgoT().Setenv("PATH", GinkgoT().TempDir()) // no go command
-		GinkgoT().Setenv(controlplane.EnvDir, "")
-		dir := GinkgoT().TempDir()
-		write(dir, "", "etcd", "kube-apiserver", "kubectl")
-		content := archived(dir)
-		digest = fmt.Sprintf("%x", sha512.Sum512(content))
-		printed = gbytes.NewBuffer()
-		mux := http.NewServeMux()
-		server := httptest.NewServer(mux)
-		DeferCleanup(server.Close)
-		name := fmt.Sprintf("envtest-%s-%s-%s.tar.gz", controlplane.KubernetesVersion(), runtime.GOOS, runtime.GOARCH)
-		mux.HandleFunc("GET /index", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "releases: {%s: {%s: {hash: %s, selfLink: %s/archive}}}", controlplane.KubernetesVersion(), name,
-				digest,
-				server.URL)
-		})
-		mux.HandleFunc("GET /archive", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(content) })
-		options = controlplane.ProgramOptions{
-			Cache: GinkgoT().TempDir(), Progress: printed, Index: server.URL + "/index",
-		}
-	})
-
-	It("is downloaded once, and makes a build unnecessary", func(ctx SpecContext) {
-		found := suitetest.Must(controlplane.FindPrograms(ctx, options))
-		Expect(found.APIServer()).To(BeAnExistingFile())
-		options.Index = "http://127.0.0.1:1/index"
-		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(found))
-	})
-
-	It("keeps its kubectl for others if an installed one will do", func(ctx SpecContext) {
-		write(os.Getenv("PATH"), "", "kubectl")
-		options.AnyKubectl = true
-		found := suitetest.Must(controlplane.FindPrograms(ctx, options))
-		options.AnyKubectl, options.Index = false, "http://127.0.0.1:1/index"
-		Expect(controlplane.FindPrograms(ctx, options)).To(Equal(found))
-	})
-
-	It("is rejected if its checksum differs", func(ctx SpecContext) {
-		digest = strings.Repeat("0", 128)
-		Expect(controlplane.FindPrograms(ctx, options)).Error().To(MatchError(controlplane.ErrNoToolchain))
-		Expect(printed).To(gbytes.Say("no archive of envtest, building from source: checksum mismatch"))
-		Expect(filepath.Glob(filepath.Join(options.Cache, "*", "*"))).To(BeEmpty())
-	})
-})
-
-// archived returns the files of dir as an archive of envtest.
-func archived(dir string) []byte {
-	GinkgoHelper()
-	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
-	files := tar.NewWriter(zipped)
-	Expect(files.AddFS(os.DirFS(dir))).To(Succeed())
-	Expect(errors.Join(files.Close(), zipped.Close())).To(Succeed())
-	return out.Bytes()
-}
-
-func remove(name string) func(dir string) error {
-	return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
-}
-
-// write creates executable files with a shell script.
-func write(dir, script string, names ...string) {
-	GinkgoHelper()
-	Expect(os.MkdirAll(dir, 0o755)).To(Succeed())
-	for _, name := range names {
-		Expect(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755)).To(Succeed())
-	}
-}
-
-// A real build takes minutes, and all other suites test it. Here, a script replaces the go command.
-var _ = Describe("A cache of control planes", func() {
-	var (
-		dir     string
-		printed *gbytes.Buffer
-		options controlplane.ProgramOptions
-	)
-
+	var dir string
 	BeforeEach(func() {
 		dir = GinkgoT().TempDir()
-		printed = gbytes.NewBuffer()
-		options = controlplane.ProgramOptions{Cache: dir, Build: true, Progress: printed}
+		for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+			Expect(os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), 0o755)).To(Succeed())
+		}
+		GinkgoT().Setenv(controlplane.EnvDir, dir)
+		GinkgoT().Setenv("PATH", "")
 	})
 
-	useGo := func(script string) {
-		path := GinkgoT().TempDir()
-		write(path, script, "go")
-		GinkgoT().Setenv("PATH", path+":"+os.Getenv("PATH"))
-	}
-
-	It("reports a missing go command", func(ctx SpecContext) {
-		GinkgoT().Setenv("PATH", GinkgoT().TempDir())
-		_, err := controlplane.FindPrograms(ctx, options)
-		Expect(err).To(MatchError(controlplane.ErrNoToolchain))
-		Expect(err).To(MatchError(
-			HaveSuffix(": install Go or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kubectl")))
+	It("is the folder with the programs", func() {
+		Expect(controlplane.FindPrograms()).To(Equal(controlplane.Programs{Dir: dir}))
+		path, found := controlplane.Kubectl()
+		Expect(found).To(BeTrue())
+		Expect(path).To(Equal(filepath.Join(dir, "kubectl")))
 	})
 
-	It("quotes the last lines of a failed build, and leaves no partial result", func(ctx SpecContext) {
-		useGo(`
-case "$1 $2" in
-list\ -m)
-	generic=$PWD/source/pkg/admission/plugin/policy/generic
-	mkdir -p "$generic"
-	touch "$generic/policy_test_context.go"
-	echo "$PWD/source" ;;
-list*) echo k8s.io/api/core/v1 ;;
-build*)
-	echo k8s.io/api/core/v1
-	echo '# k8s.io/api/core/v1' >&2
-	echo 'types.go:1:1: no space left on device' >&2
-	exit 3 ;;
-esac`)
-		_, err := controlplane.FindPrograms(ctx, options)
-		Expect(err).To(MatchError(controlplane.ErrFailed))
-		Expect(err).To(MatchError(HaveSuffix(
-			"go build: exit status 3: # k8s.io/api/core/v1; types.go:1:1: no space left on device")))
-		Expect(printed).To(gbytes.Say(`control plane v1\.\d+\.\d+: 1 of 1 packages`))
-		Expect(filepath.Glob(filepath.Join(dir, "*", "*"))).To(BeEmpty())
+	It("needs no kubectl", func() {
+		Expect(os.Remove(filepath.Join(dir, "kubectl"))).To(Succeed())
+		Expect(controlplane.FindPrograms()).To(Equal(controlplane.Programs{Dir: dir}))
+		_, found := controlplane.Kubectl()
+		Expect(found).To(BeFalse())
 	})
 
-	It("interrupts the go command when the context is cancelled", func(ctx SpecContext) {
-		useGo("trap 'exit 130' INT\ntouch started\nwhile :; do sleep 0.1; done")
-		gone := errors.New("the caller left")
-		leaving, leave := context.WithCancelCause(ctx)
-		result := make(chan error, 1)
-		go func() {
-			_, err := controlplane.FindPrograms(leaving, options)
-			result <- err
-		}()
-		scratch := filepath.Join(dir, controlplane.VersionHash()+".new")
-		started := filepath.Join(scratch, "started")
-		Eventually(started).Should(BeAnExistingFile())
-		leave(gone)
-		Eventually(result).Should(Receive(MatchError(gone)))
-		Expect(scratch).NotTo(BeADirectory())
-	})
-
-	It("waits for another process that builds, and uses its result", func(ctx SpecContext) {
-		useGo("exit 1")
-		target := filepath.Join(dir, controlplane.VersionHash())
-		other := flock.New(filepath.Join(dir, "lock"))
-		Expect(other.TryLock()).To(BeTrue())
-		result := make(chan controlplane.Programs, 1)
-		go func() {
-			defer GinkgoRecover()
-			found := suitetest.Must(controlplane.FindPrograms(ctx, options))
-			result <- found
-		}()
-		Eventually(printed).Should(gbytes.Say("waiting for another process"))
-		Consistently(result, "300ms").ShouldNot(Receive())
-		write(target, "", "etcd", "kube-apiserver", "kubectl")
-		Expect(other.Unlock()).To(Succeed())
-		Eventually(result).Should(Receive(Equal(controlplane.Programs{Dir: target})))
-	})
+	DescribeTable("is rejected with one sentence for", func(spoil func() error, name string) {
+		Expect(spoil()).To(Succeed())
+		Expect(controlplane.FindPrograms()).Error().To(And(MatchError(controlplane.ErrMissing),
+			MatchError(MatchRegexp(filepath.Join(dir, name)+`.*: set KUBEBUILDER_ASSETS to a folder with .*`))))
+	},
+		Entry("a missing folder", func() error { return os.RemoveAll(dir) }, "etcd"),
+		Entry("a missing program", func() error { return os.Remove(filepath.Join(dir, "kube-apiserver")) }, "kube-apiserver"),
+		Entry("a file that is not executable", func() error { return os.Chmod(filepath.Join(dir, "etcd"), 0o644) }, "etcd"),
+	)
 })

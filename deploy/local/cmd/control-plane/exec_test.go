@@ -113,8 +113,8 @@ var (
 	binaries controlplane.Programs
 )
 
-var _ = BeforeSuite(func(ctx SpecContext) {
-	binaries = suitetest.Must(controlplane.FindPrograms(ctx, controlplane.ProgramOptions{Progress: GinkgoWriter}))
+var _ = BeforeSuite(func() {
+	binaries = suitetest.Must(controlplane.FindPrograms())
 	binary = suitetest.Must(os.Executable())
 })
 

@@ -30,7 +30,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newExec(), newAssets(), newPrepare(), newGrant(), newHealthcheck())
+	root.AddCommand(newExec(), newPrepare(), newGrant(), newHealthcheck())
 	err := root.ExecuteContext(ctx)
 	if status, ok := errors.AsType[exitError](err); ok {
 		os.Exit(int(status)) //nolint:gocritic // nothing is left to stop
@@ -47,24 +47,6 @@ func command(use, short, long string, run func(*cobra.Command) error) *cobra.Com
 		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd) },
 	}
-}
-
-func newAssets() *cobra.Command {
-	var options controlplane.ProgramOptions
-	cmd := command("assets", "Print the folder of etcd, kube-apiserver and kubectl, which it downloads or builds if "+
-		"needed", "",
-		func(cmd *cobra.Command) error {
-			options.Progress = cmd.ErrOrStderr()
-			binaries, err := controlplane.FindPrograms(cmd.Context(), options)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), binaries.Dir)
-			return err
-		})
-	cmd.Flags().BoolVar(&options.Build, "build", false,
-		"build from source, and ignore KUBEBUILDER_ASSETS and archives of envtest")
-	return cmd
 }
 
 // stopTimeout limits an orderly shutdown, which takes 4 s on an idle machine.

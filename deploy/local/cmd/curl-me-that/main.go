@@ -22,9 +22,8 @@ func command() *cobra.Command {
 		Use:   "curl-me-that",
 		Short: "Keep ConfigMaps in sync with URLs: all services in one process",
 		Long: `Runs watcher, fetcher, writer and NATS in one process, with the cluster of
---kubeconfig or $KUBECONFIG. Without a cluster, it starts a real etcd and kube-apiserver:
-from KUBEBUILDER_ASSETS, from an archive of envtest, or built from source, which
-takes some minutes the first time.`,
+--kubeconfig or $KUBECONFIG. Without a cluster, it starts a real etcd and kube-apiserver
+from the folder KUBEBUILDER_ASSETS.`,
 	}, &c, func(ctx context.Context) error {
 		return local.Run(ctx, c, os.Stderr, func(_ context.Context, s local.System) error {
 			fmt.Fprintf(os.Stderr, "Ready. The cluster's kubeconfig is %s\n", s.Kubeconfig)

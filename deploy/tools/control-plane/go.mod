@@ -1,4 +1,4 @@
-module github.com/kv8s/curl-me-that/deploy/local/controlplane/assets
+module github.com/kv8s/curl-me-that/deploy/tools/control-plane
 
 go 1.26.0
 
