@@ -27,7 +27,7 @@ print-%:
 # The longest suites start first. Suites that measure or need a running installation have their own targets.
 LONGEST := $(addprefix ./deploy/e2e/,fault broker console permissions acceptance random watchers manifests) \
            ./deploy/curlctl ./fetcher/internal/throttle ./deploy/local/controlplane ./writer
-SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(hostile|installed|compose|cluster)$$')
+SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(bench|hostile|installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
@@ -61,7 +61,6 @@ WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
 
 TESTFLAGS ?=
 FUZZTIME  ?= 10s
-N         ?= 2000
 
 ##@ Use
 
@@ -210,20 +209,17 @@ try-release: ## Try the release VERSION in dist/ with an API server, in containe
 release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again from a fresh clone, and compare them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
-comma := ,
-
-define bench
-	@echo 'bench $(strip $(1) $(BENCHFLAGS))'
-	@$(SHARED_FLAGS) $(WITH_CLUSTER) go run ./deploy/e2e/cmd/bench $(1) $(BENCHFLAGS)
-endef
+BENCH = $(WITH_CLUSTER) env CURLMETHAT_BIN='$(CURDIR)/bin' $(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/bench
 
 .PHONY: bench
-bench: $(CONTROL_PLANE) build ## Benchmark the pipeline with N ConfigMaps (2000), and bare patches for comparison; BENCHFLAGS=-help lists more
-	$(call bench,-n $(N))
+bench: $(CONTROL_PLANE) build ## Benchmark MODE fill (bare patches for comparison), refresh or slow-host, with N keys in ROUNDS
+	@echo 'go test ./deploy/e2e/bench'
+	@N='$(N)' ROUNDS='$(ROUNDS)' $(BENCH) -ginkgo.v -ginkgo.focus '$(or $(MODE),fill):'
 
 .PHONY: bench-short
-bench-short: $(CONTROL_PLANE) build ## Run a fiftieth of each benchmark, to check that it works
-	$(call bench,-short -refresh=10000 -slow-host -latencies=100ms -fetchers=1$(comma)2)
+bench-short: $(CONTROL_PLANE) build ## Run each benchmark with 200 keys, to check that it works
+	@echo 'go test ./deploy/e2e/bench'
+	@N=200 ROUNDS=1 LATENCIES=100ms FETCHERS='1 2' $(BENCH)
 
 ##@ Change
 

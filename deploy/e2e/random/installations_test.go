@@ -193,7 +193,7 @@ const aside = "aside"
 
 var _ = Describe("Two installations that read different annotations of the same objects", func() {
 	It("never remove or overwrite a value of the other one", func(ctx SpecContext) {
-		seed := number("SEED", usualSeed)
+		seed := world.Number("SEED", usualSeed)
 		AddReportEntry("random", ReportEntryVisibilityFailureOrVerbose, fmt.Sprintf("SEED=%d", seed))
 		p := &pair{rng: rand.New(rand.NewPCG(seed, 1)), checked: map[string]int{}}
 		options := world.Audited(world.Options{})
@@ -208,11 +208,11 @@ var _ = Describe("Two installations that read different annotations of the same 
 		const other = "other.example/curl"
 		second := p.Beside(ctx, other, "--selector="+aside+"!=yes")
 		p.sides = []*side{first, {name: "B", annotation: other, services: second}}
-		for i := range number("PAIR_OBJECTS", usualObjects) {
+		for i := range world.Number("PAIR_OBJECTS", usualObjects) {
 			p.objects = append(p.objects, p.Create(ctx, fmt.Sprintf("pair-%d", i)))
 			p.pages = append(p.pages, map[string]map[string]*origin.Page{"A": {}, "B": {}})
 		}
-		for range number("PAIR_ROUNDS", usualTurns) {
+		for range world.Number("PAIR_ROUNDS", usualTurns) {
 			p.turn(ctx)
 			Expect(p.breaches()).To(BeEmpty(), "SEED=%d", seed)
 		}

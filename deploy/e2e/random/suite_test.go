@@ -4,11 +4,9 @@
 package random_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,26 +38,17 @@ const (
 )
 
 func TestRandom(t *testing.T) {
-	world.RunWithin(t, "Random", startLimit+time.Duration(number("ROUNDS", usualRounds))*roundLimit)
+	world.RunWithin(t, "Random", startLimit+time.Duration(world.Number("ROUNDS", usualRounds))*roundLimit)
 }
 
 var env *world.Environment
 
 var _ = BeforeSuite(func() { env = world.Open() })
 
-// number returns the value of an environment variable, or a default.
-func number(variable, usual string) uint64 {
-	n, err := strconv.ParseUint(cmp.Or(os.Getenv(variable), usual), 10, 64)
-	if err != nil {
-		panic(variable + ": " + err.Error())
-	}
-	return n
-}
-
 var _ = Describe("A random sequence of faults", func() {
 	It("leaves each key up to date once it ends, and does not stop another tenant", func(ctx SpecContext) {
-		seed := number("SEED", usualSeed)
-		rounds := number("ROUNDS", usualRounds)
+		seed := world.Number("SEED", usualSeed)
+		rounds := world.Number("ROUNDS", usualRounds)
 		GinkgoWriter.Printf("SEED=%d ROUNDS=%d\n", seed, rounds)
 		AddReportEntry("random", ReportEntryVisibilityFailureOrVerbose, "SEED="+strconv.FormatUint(seed, 10))
 		s := begin(ctx)

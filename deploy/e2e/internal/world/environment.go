@@ -1,11 +1,13 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +38,11 @@ func Services() []string { return []string{Watcher, Fetcher, Writer} }
 type Environment struct {
 	// Cluster of the services, unless a spec has its own.
 	Cluster *Cluster
+	// SigningKey and TrustedKeys are the files with the keys that sign and verify wants.
+	SigningKey, TrustedKeys string
 
 	bin   string
 	ports process.Ports
-	// signingKey and trustedKeys are the files with the keys that sign and verify wants.
-	signingKey, trustedKeys string
 }
 
 const (
@@ -75,6 +77,15 @@ func RunWithin(t *testing.T, suite string, limit time.Duration) {
 	RunSpecs(t, suite, config, reporter)
 }
 
+// Number returns the value of an environment variable, or a default.
+func Number(variable, usual string) uint64 {
+	n, err := strconv.ParseUint(cmp.Or(os.Getenv(variable), usual), 10, 64)
+	if err != nil {
+		panic(variable + ": " + err.Error())
+	}
+	return n
+}
+
 // Open uses the cluster of KUBECONFIG and the programs in CURLMETHAT_BIN, or in bin at the root of the
 // repository. It fails the suite if one is missing.
 func Open() *Environment {
@@ -91,7 +102,7 @@ func Open() *Environment {
 	bin = suitetest.Must(filepath.Abs(bin))
 	var err error
 	e := &Environment{Cluster: cluster, bin: bin}
-	e.signingKey, e.trustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
+	e.SigningKey, e.TrustedKeys, err = signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
 	for _, name := range Services() {
 		if _, err := os.Stat(e.Program(name)); err != nil {

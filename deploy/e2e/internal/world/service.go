@@ -83,15 +83,15 @@ func (w *World) flags(ctx context.Context, name string) []string {
 	switch name {
 	case Watcher:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","),
-			"--min-refresh=1s", "--signing-key="+w.signingKey)
+			"--min-refresh=1s", "--signing-key="+w.SigningKey)
 		if w.options.AckWait > 0 {
 			flags = append(flags, "--manage-streams=off")
 		}
 	case Fetcher: // it has no access to Kubernetes
 		flags = append(flags, process.AllowLoopback, "--min-refresh=1s", "--retry-base=200ms",
-			"--trusted-keys="+w.trustedKeys)
+			"--trusted-keys="+w.TrustedKeys)
 	case Writer:
-		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.trustedKeys)
+		flags = append(flags, "--kubeconfig="+kubeconfig, "--trusted-keys="+w.TrustedKeys)
 	case Keeper:
 		flags = append(flags, "--kubeconfig="+kubeconfig, "--namespaces="+strings.Join(w.namespaces(), ","))
 	}

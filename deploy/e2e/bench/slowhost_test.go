@@ -1,21 +1,28 @@
-package main
+package bench_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
-	// waitingKeys is the number of keys that wait for the host.
-	waitingKeys = 16_000
 	// window is the minimum duration of a case. It also lasts for at least three responses.
 	window = 15 * time.Second
 	// slots is the number of slots per host and fetcher. One namespace gets all but one of them.
@@ -38,45 +45,42 @@ type slowHost struct {
 	Cores map[string]float64 `json:"cpuSecondsPerSecond"`
 }
 
-// measureSlowHost measures all cases, each with its own NATS and fetchers.
-func measureSlowHost(ctx context.Context, o options, report func(any)) {
-	var rows []slowHost
-	for _, latency := range o.latencies {
-		for _, n := range o.fetchers {
-			row := slowHost{Latency: latency.Seconds(), Fetchers: n, Keys: short(o, waitingKeys)}
-			row.measure(ctx, o, latency)
-			o.progress("latency %s, %d keys, fetchers: %d: %.2f of the slots, %.2f timers for each GET",
-				latency, row.Keys, row.Fetchers, row.Used, row.TimersPerGet)
-			rows = append(rows, row)
-			report(rows)
+// LATENCIES and FETCHERS select the cases. Each has its own NATS and fetchers.
+var _ = Describe("slow-host: the slots in use of a slow host, and the timers for each GET,", func() {
+	for latency := range strings.FieldsSeq(cmp.Or(os.Getenv("LATENCIES"), "1ms 100ms 1s 10s")) {
+		for fetchers := range strings.FieldsSeq(cmp.Or(os.Getenv("FETCHERS"), "1 2 4 8")) {
+			It("with a latency of "+latency+" and fetchers: "+fetchers, func(ctx SpecContext) {
+				latency := suitetest.Must(time.ParseDuration(latency))
+				row := &slowHost{
+					Latency: latency.Seconds(), Fetchers: suitetest.Must(strconv.Atoi(fetchers)),
+					Keys: int(world.Number("N", "16000")), // that wait for the host
+				}
+				row.measure(ctx, latency)
+				printed(row)
+			})
 		}
 	}
-}
+})
 
-func (row *slowHost) measure(ctx context.Context, o options, latency time.Duration) {
-	s := &system{}
-	defer s.stop(ctx)
-	s.init(ctx, o.bin)
+func (row *slowHost) measure(ctx context.Context, latency time.Duration) {
+	GinkgoHelper()
+	s := start(ctx)
 	h := &host{latency: latency, timers: s.count(pipeline.KindTimer), gets: s.count(pipeline.KindContent)}
 	h.server = httptest.NewServer(h)
-	defer h.server.Close()
-	defer h.server.CloseClientConnections()
+	DeferCleanup(h.server.Close)
+	DeferCleanup(h.server.CloseClientConnections)
 	for range row.Fetchers {
 		s.fetcher(ctx, "--timeout=20s")
 	}
 	known := 4 * row.Fetchers
 	h.ask(ctx, s, "known", known)
-	mustAwait(ctx, "all fetchers know the host", time.Minute, func() bool {
-		s.check()
-		return h.gets.Load() >= int64(known)
-	})
+	Eventually(ctx, h.gets.Load).WithTimeout(time.Minute).Should(BeNumerically(">=", known), "all fetchers know the host")
 	before := s.used()
 	h.reset()
 	h.ask(ctx, s, "key", row.Keys)
-	until := time.Now().Add(max(short(o, window), 3*latency))
-	for time.Now().Before(until) && h.gets.Load() < int64(row.Keys) {
-		s.check()
-		check(pause(ctx, 10*time.Millisecond))
+	// The case ends early if all keys are fetched.
+	for until := time.Now().Add(max(window, 3*latency)); time.Now().Before(until) && h.gets.Load() < int64(row.Keys); {
+		<-time.After(10 * time.Millisecond)
 	}
 	row.read(h, s.used().cpuSince(before, 1))
 }
@@ -115,8 +119,10 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.change(1)
 	defer h.change(-1)
 	_ = http.NewResponseController(w).Flush() // the client may be gone
-	if pause(r.Context(), h.latency) == nil {
+	select {
+	case <-time.After(h.latency):
 		_, _ = w.Write([]byte("body"))
+	case <-r.Context().Done():
 	}
 }
 
@@ -146,11 +152,12 @@ func (h *host) reset() {
 
 // ask publishes the wants of some keys in one namespace.
 func (h *host) ask(ctx context.Context, s *system, name string, count int) {
-	check(inParallel(ctx, count, func(ctx context.Context, n int) error {
+	GinkgoHelper()
+	inParallel(count, func(n int) error {
 		name := fmt.Sprint(name, "-", n)
 		_, err := pipeline.NewClient(s.js).PublishWant(ctx, &v1.Want{
 			Namespace: "default", Name: name, Key: "k", Uid: "uid", Epoch: s.epoch, Url: h.server.URL + "/" + name,
 		}, 0)
 		return err
-	}))
+	})
 }
