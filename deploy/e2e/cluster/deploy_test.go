@@ -37,7 +37,7 @@ func run(ctx context.Context, name string, args ...string) []byte {
 }
 
 // rds writes the recipe of the RDS CA bundle with a URL of the origin. It returns the file and the body.
-func rds(ctx context.Context, i *installation.Installation) (file, body string) {
+func rds(i *installation.Installation) (file, body string) {
 	GinkgoHelper()
 	object := decode(fromRoot("deploy/samples/recipes/01-rds-ca.yaml"))[0]
 	_, address, found := strings.Cut(object.GetAnnotations()[annotation.DefaultKey], "=")
@@ -45,7 +45,7 @@ func rds(ctx context.Context, i *installation.Installation) (file, body string) 
 	bundle := suitetest.Must(url.Parse(address))
 	body = "certificates"
 	object.SetAnnotations(map[string]string{
-		annotation.DefaultKey: "ca.pem=" + i.Page(bundle.Path).Says(ctx, body).URL(),
+		annotation.DefaultKey: "ca.pem=" + i.Page(bundle.Path).Says(body).URL(),
 	})
 	text := suitetest.Must(object.MarshalJSON())
 	file = filepath.Join(GinkgoT().TempDir(), "rds-ca.json")
@@ -75,7 +75,7 @@ var _ = Describe("make deploy", func() {
 			since := time.Now()
 			run(ctx, "make", append([]string{"deploy"}, variables...)...)
 			i := installation.Open(ctx)
-			object, body := rds(ctx, i)
+			object, body := rds(i)
 			applied := &corev1.ConfigMap{}
 			Expect(json.Unmarshal(run(ctx, "kubectl", "apply", "--namespace", i.Namespace, "--filename", object,
 				"--output=json"),

@@ -74,7 +74,7 @@ var _ = Describe("install.yaml", func() {
 		shouldBeFresh(ctx)
 		i := installation.Open(ctx)
 		install := filepath.Join(suitetest.Must(manifest.Manifests(ctx, version)), "install.yaml")
-		joke := i.Page("/joke").Says(ctx, "A ConfigMap walks into a bar.")
+		joke := i.Page("/joke").Says("A ConfigMap walks into a bar.")
 		var valid, invalid *world.ConfigMap
 		fillSamples := func(since time.Time) {
 			invalid = apply(ctx, i, decode(fromRoot("deploy/samples/config-map-invalid.yaml"))[0])
@@ -102,7 +102,7 @@ var _ = Describe("install.yaml", func() {
 			for _, load := range loads {
 				load.ShouldEnd(ctx, recovery)
 				for _, page := range load.Pages {
-					Expect(page.Hits(ctx)).To(Equal(1), "filled keys are not fetched again")
+					Expect(page.Hits()).To(Equal(1), "filled keys are not fetched again")
 				}
 			}
 		}

@@ -79,7 +79,7 @@ var _ = Describe("The small installation", Ordered, func() {
 		small.Kill(ctx, small.Pods(ctx, installation.NATS)[0])
 		small.EventuallyRuns(ctx, installation.NATS, 1)
 		i := installation.Open(ctx)
-		page := i.Page("/afterwards").Says(ctx, "filled")
+		page := i.Page("/afterwards").Says("filled")
 		i.Create(ctx, "afterwards", world.Asking("mydata="+page.URL())).
 			EventuallyHasDataWithin(ctx, recovery, "mydata", "filled")
 	})
@@ -103,20 +103,20 @@ var _ = Describe("The small installation", Ordered, func() {
 		})
 
 		It("fetches from names that only its proxy resolves, but not from the proxy itself", func(ctx SpecContext) {
-			page := i.Page("/public").Says(ctx, "through the proxy")
+			page := i.Page("/public").Says("through the proxy")
 			_, path, _ := strings.Cut(page.URL(), installation.AnyHost)
 			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
 				origin.URL+path, origin.Pod.Status.PodIP, path)))
 			cm.EventuallyHasData(ctx, "mydata", "through the proxy")
 			cm.EventuallyReports(ctx, "name", "AddressDenied")
 			cm.EventuallyReports(ctx, "address", "AddressDenied")
-			Expect(page.Hits(ctx)).To(Equal(1))
+			Expect(page.Hits()).To(Equal(1))
 		})
 
 		It("follows Secrets with credentials when they are created, changed and deleted", func(ctx SpecContext) {
 			secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
-			changed := i.Page("/changed").Requires("Bearer first").Says(ctx, "first")
-			deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says(ctx, "gone")
+			changed := i.Page("/changed").Requires("Bearer first").Says("first")
+			deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says("gone")
 			cm := i.Create(ctx, "team", world.Asking("changed="+changed.URL()+" deleted="+deleted.URL()),
 				world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 			eventuallySays := func(text string) {
@@ -152,7 +152,7 @@ var _ = Describe("The small installation", Ordered, func() {
 			AddReportEntry("time", fmt.Sprintf("from Secret to data: %s", time.Since(since).Round(time.Second)))
 			cm.EventuallyHasData(ctx, "deleted", "gone")
 
-			changed.Requires("Bearer second").Says(ctx, "second")
+			changed.Requires("Bearer second").Says("second")
 			eventuallySays("401; the credential of Secret changed was sent")
 			suitetest.Must(secrets.Patch(ctx, "changed", types.MergePatchType, []byte(`{"stringData":{"bearerToken":"second"}}`),
 				metav1.PatchOptions{}))

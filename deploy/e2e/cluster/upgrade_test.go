@@ -55,7 +55,7 @@ func uninstallSpecs() {
 		traffic.ShouldEnd(ctx)
 		settled.ShouldEnd(ctx, recovery)
 		for _, page := range settled.Pages {
-			Expect(page.Hits(ctx)).To(Equal(1), "held keys are not fetched again")
+			Expect(page.Hits()).To(Equal(1), "held keys are not fetched again")
 		}
 	})
 }

@@ -29,7 +29,7 @@ func shouldNotChange(ctx context.Context, cm *world.ConfigMap) {
 
 var _ = Describe("A fetched value", func() {
 	It("arrives in one write that touches nothing else", func(ctx SpecContext) {
-		page := i.Page("/fill").Says(ctx, "hello there")
+		page := i.Page("/fill").Says("hello there")
 		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
 			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
 		cm.EventuallyHasData(ctx, "mydata", "hello there")
@@ -38,18 +38,18 @@ var _ = Describe("A fetched value", func() {
 		Expect(after.Data).To(Equal(map[string]string{"mydata": "hello there", "other": "  kept\r\nas it is \t"}))
 		Expect(after.Labels).To(HaveKeyWithValue("app", "cool"))
 		Expect(cm.Writes(ctx)).To(Equal(1))
-		Expect(page.Hits(ctx)).To(Equal(1))
+		Expect(page.Hits()).To(Equal(1))
 		cm.HasEvents(ctx)
 	})
 
 	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
-		page := i.Page("/refresh").Tagged().Says(ctx, "the same")
+		page := i.Page("/refresh").Tagged().Says("the same")
 		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		cm.EventuallyHasData(ctx, "mydata", "the same")
 		version := cm.Get(ctx).ResourceVersion
-		Eventually(ctx, func() int { return page.NotModified(ctx) }).Should(BeNumerically(">=", 2))
+		Eventually(ctx, page.NotModified).Should(BeNumerically(">=", 2))
 		Expect(cm.Get(ctx).ResourceVersion).To(Equal(version))
-		page.Says(ctx, "another")
+		page.Says("another")
 		cm.EventuallyHasData(ctx, "mydata", "another")
 		Expect(cm.Writes(ctx)).To(Equal(2))
 		cm.Unannotate(ctx, "x-kv8s.io/curl-refresh")

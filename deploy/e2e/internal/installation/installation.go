@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/manifest"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
@@ -57,7 +58,7 @@ const (
 type Installation struct {
 	*world.World
 	// Origin of the pages to fetch.
-	Origin *Origin
+	Origin *origin.Site
 }
 
 // Run runs a suite against an installation.
@@ -87,11 +88,15 @@ func Open(ctx context.Context) *Installation {
 	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
 	i := &Installation{}
 	client, control := controlClient(cluster.Config, os.Getenv(controlEnv))
-	i.Origin = NewOrigin(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"))
-	i.World = world.Visit(ctx, cluster, i.Origin.Served)
-	DeferCleanup(func(ctx SpecContext) error { return i.Origin.Forget(ctx) })
+	i.Origin = origin.NewRemote(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"),
+		func(err error) { Fail(err.Error(), 2) })
+	i.World = world.Visit(ctx, cluster, i.Origin.ServedRemotely)
+	DeferCleanup(i.Origin.ForgetAll)
 	return i
 }
+
+// Page returns the page at a path, which responds with 404 until it is set.
+func (i *Installation) Page(path string) *origin.Page { return i.Origin.Page(path) }
 
 // service matches NAMESPACE/SERVICE:PORT.
 var service = regexp.MustCompile(`^([a-z0-9-]+)/([a-z0-9-]+:[a-z0-9-]+)$`)

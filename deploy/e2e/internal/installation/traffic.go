@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
@@ -80,7 +81,7 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 
 // edit creates a ConfigMap that requests a page, and then requests another page.
 func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
-	first, second := t.page(ctx, name, 1), t.page(ctx, name, 2)
+	first, second := t.installation.said(name, 1), t.installation.said(name, 2)
 	since := time.Now()
 	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
 		world.Holding("other", "theirs"), world.Labelled("app", "cool"))
@@ -91,8 +92,9 @@ func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 	return cm
 }
 
-func (t *Traffic) page(ctx context.Context, name string, number int) *Page {
-	return t.installation.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, world.Body(number))
+// said returns a page that serves the body with a number.
+func (i *Installation) said(name string, number int) *origin.Page {
+	return i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(world.Body(number))
 }
 
 // await waits for data and records the longest wait.
@@ -133,7 +135,7 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 type Load struct {
 	*world.Load
 	// Pages in the order of the ConfigMaps.
-	Pages []*Page
+	Pages []*origin.Page
 
 	installation *Installation
 }
@@ -144,7 +146,7 @@ func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	l := &Load{installation: i}
 	urls := make([]string, n)
 	for number := range n {
-		page := i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(ctx, world.Body(number))
+		page := i.said(name, number)
 		l.Pages, urls[number] = append(l.Pages, page), page.URL()
 	}
 	l.Load = i.World.Load(name, urls)

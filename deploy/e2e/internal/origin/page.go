@@ -18,15 +18,12 @@ type Page struct {
 	path string
 
 	mu       sync.Mutex
-	status   int
-	body     []byte
-	sum      [sha256.Size]byte // of body
+	is       Instruction
+	sum      [sha256.Size]byte // of the body
 	header   http.Header       // sent with each response
-	tagged   bool
 	takes    time.Duration
 	held     chan struct{} // closed to release the held requests, nil without Hold
 	arrivals []time.Time
-	requires string
 	good     map[[sha256.Size]byte]struct{}
 
 	authorized, waiting, notModified atomic.Int64
@@ -37,7 +34,7 @@ const ServerText = "the server's own words"
 
 func newPage(s *Site, path string) *Page {
 	return &Page{
-		site: s, path: path, status: http.StatusNotFound, header: http.Header{},
+		site: s, path: path, is: Instruction{Status: http.StatusNotFound}, header: http.Header{},
 		good: map[[sha256.Size]byte]struct{}{},
 	}
 }
@@ -62,13 +59,12 @@ func (p *Page) Says(text string) *Page { return p.Serves([]byte(text)) }
 
 // Serves makes the page respond with 200 and a body.
 func (p *Page) Serves(body []byte) *Page {
-	return p.set(func() { p.status, p.body, p.sum = http.StatusOK, body, sha256.Sum256(body) })
+	return p.set(func() { p.is.Status, p.is.Body = http.StatusOK, body })
 }
 
 // Fails makes the page respond with a status other than 200.
 func (p *Page) Fails(status int) *Page {
-	body := []byte(ServerText)
-	return p.set(func() { p.status, p.body, p.sum = status, body, sha256.Sum256(body) })
+	return p.set(func() { p.is.Status = status })
 }
 
 // With makes the page send a header.
@@ -78,13 +74,13 @@ func (p *Page) With(name, value string) *Page {
 
 // Requires makes the page respond with 401 to a request without that Authorization (empty allows all).
 func (p *Page) Requires(authorization string) *Page {
-	return p.set(func() { p.requires = authorization })
+	return p.set(func() { p.is.Authorization = authorization })
 }
 
 // Tagged makes the page send an ETag, and respond with 304 to a request with that ETag (RFC 9110
 // section 13.1.2).
 func (p *Page) Tagged() *Page {
-	return p.set(func() { p.tagged = true })
+	return p.set(func() { p.is.Tagged = true })
 }
 
 // Takes delays each response.
@@ -112,16 +108,28 @@ func (p *Page) Release() {
 	})
 }
 
-// set changes the page.
+// set changes the page, also at an origin that runs elsewhere.
 func (p *Page) set(change func()) *Page {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change()
+	p.sum = sha256.Sum256(p.is.Body)
+	if p.site.remote != nil {
+		p.site.remote.do(http.MethodPut, p.path, p.is, nil)
+		if p.is.Status == http.StatusOK { // nobody here sees when it is served
+			p.good[p.sum] = struct{}{}
+		}
+	}
 	return p
 }
 
 // Hits returns the number of requests.
-func (p *Page) Hits() int { return len(p.Arrivals()) }
+func (p *Page) Hits() int {
+	if p.site.remote != nil {
+		return p.site.remote.count(p.path).Hits
+	}
+	return len(p.Arrivals())
+}
 
 // Arrivals returns the time of each request.
 func (p *Page) Arrivals() []time.Time {
@@ -137,7 +145,12 @@ func (p *Page) Authorized() int { return int(p.authorized.Load()) }
 func (p *Page) Waiting() int { return int(p.waiting.Load()) }
 
 // NotModified returns the number of responses with 304.
-func (p *Page) NotModified() int { return int(p.notModified.Load()) }
+func (p *Page) NotModified() int {
+	if p.site.remote != nil {
+		return p.site.remote.count(p.path).NotModified
+	}
+	return int(p.notModified.Load())
+}
 
 func (p *Page) served(body []byte) bool {
 	p.mu.Lock()
@@ -180,27 +193,28 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) answer(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
-	status, body, sum := p.status, p.body, p.sum
-	if p.requires != "" && r.Header.Get("Authorization") != p.requires {
-		status, body = http.StatusUnauthorized, []byte(ServerText)
+	is, sum := p.is, p.sum
+	if is.Authorization != "" && r.Header.Get("Authorization") != is.Authorization {
+		is.Status = http.StatusUnauthorized
 	}
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	known := p.tagged && status == http.StatusOK && r.Header.Get("If-None-Match") == tag
-	if known {
-		status = http.StatusNotModified
+	known := is.Tagged && is.Status == http.StatusOK && r.Header.Get("If-None-Match") == tag
+	switch {
+	case known:
+		is.Status = http.StatusNotModified
 		p.notModified.Add(1)
-	}
-	if status == http.StatusOK {
+	case is.Status == http.StatusOK:
 		p.good[sum] = struct{}{}
+	default:
+		is.Body = []byte(ServerText)
 	}
-	tagged := p.tagged
 	maps.Copy(w.Header(), p.header.Clone())
 	p.mu.Unlock()
-	if tagged && status < http.StatusBadRequest {
+	if is.Tagged && is.Status < http.StatusBadRequest {
 		w.Header().Set("ETag", tag)
 	}
-	w.WriteHeader(status)
+	w.WriteHeader(is.Status)
 	if !known {
-		_, _ = w.Write(body) //nolint:gosec // no browser reads it
+		_, _ = w.Write(is.Body)
 	}
 }
