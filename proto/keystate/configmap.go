@@ -27,8 +27,8 @@ func Read(g *annotation.Grammar, m *metav1.ObjectMeta) ConfigMap {
 	c := ConfigMap{UID: m.UID}
 	c.Request, c.Invalid = g.ParseObject(m)
 	written, err := status.Parse(m.Annotations[annotation.StatusKey])
-	c.Others = written.TakeOthers(g, c.Request, m.Annotations)
-	c.Status, c.Unreadable = written, err != nil
+	c.Status, c.Others = written.Split(g, c.Request, m.Annotations)
+	c.Unreadable = err != nil
 	c.Owners, _ = annotation.ParseOwners(m.ManagedFields)
 	return c
 }
@@ -42,5 +42,5 @@ func (c *ConfigMap) Concerns(key string) bool {
 
 // Shown returns what the ConfigMap shows about a key.
 func (c *ConfigMap) Shown(key string) *View {
-	return &View{UID: c.UID, Entry: c.Status.Keys[key], Owner: c.Owners.Of(key), Other: c.Others.Askers()[key]}
+	return &View{UID: c.UID, Entry: c.Status.Keys[key], Owner: c.Owners.Of(key), OtherAsker: c.Others.Askers()[key]}
 }

@@ -216,8 +216,8 @@ type View struct {
 	UID   types.UID
 	Entry status.Entry
 	Owner annotation.Ownership
-	// Other is the annotation of another installation that asked for the key (empty: none).
-	Other string
+	// OtherAsker is the annotation of another installation that asked for the key (empty: none).
+	OtherAsker string
 }
 
 // Value is what an object shows about the value of a key, whether or not later attempts fail.
@@ -245,13 +245,13 @@ func (v View) Value(spec Spec) Value {
 	}
 	matches = matches && e.Rules == spec.Rules
 	switch {
-	case v.Other != "", !e.HasBody() && v.Owner.State == annotation.Foreign:
+	case v.OtherAsker != "", !e.HasBody() && v.Owner.State == annotation.Foreign:
 		return Foreign
 	case e.Copied(v.UID):
 		return Copied
 	case !e.HasBody() || !matches:
 		return Missing
-	case v.Owner.State != annotation.Ours && v.Owner.Fingerprint != e.Drift:
+	case v.Owner.State != annotation.Ours && v.Owner.Fingerprint != e.CheckedOwner:
 		return Drifted
 	}
 	return Held
@@ -276,8 +276,8 @@ func (v View) trouble(spec Spec, now time.Time) (c Condition) {
 	e, exists := v.entry(), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
 	failing := e.Failing() && e.FailingURL() == spec.URL
 	switch {
-	case v.Other != "":
-		return Condition{State: Refused, Reason: exists, Message: sentence.KeyOfOther(spec.Key, v.Other)}
+	case v.OtherAsker != "":
+		return Condition{State: Refused, Reason: exists, Message: sentence.KeyOfOther(spec.Key, v.OtherAsker)}
 	case v.Value(spec) == Foreign && (!failing || e.Error != exists): // the status does not say so yet
 		return Condition{State: Refused, Reason: exists, Message: sentence.KeyExists(spec.Key)}
 	case failing:
@@ -289,7 +289,7 @@ func (v View) trouble(spec Spec, now time.Time) (c Condition) {
 		if e.Refused() {
 			c.State = Refused
 		}
-	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.Drift:
+	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.CheckedOwner:
 		message := sentence.Contested(spec.Key, v.Owner.Manager())
 		return Condition{State: Contested, Reason: pipeline.ReasonDrifted, Message: message}
 	}

@@ -195,7 +195,7 @@ func TestConditionOfAKey(t *testing.T) {
 		{"the same, streams not read", nil, written, kubectl, keystate.Contested, "Drifted", contested},
 		{
 			"another manager wrote the same value", good,
-			with(func(e *status.Entry) { e.Drift = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
+			with(func(e *status.Entry) { e.CheckedOwner = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
 		},
 		{"the key was removed", good, written, no, keystate.Pending, "Drifted", ""},
 		{"removed, and in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},
@@ -238,9 +238,9 @@ func TestConditionOfAKey(t *testing.T) {
 		if tt.message == sentence && got.Attempts != tt.entry.Attempts {
 			t.Errorf("%s: %d attempts", tt.name, got.Attempts)
 		}
-		object.Other = "example.org/curl-me-that"
+		object.OtherAsker = "example.org/curl-me-that"
 		if got := keystate.Of(spec, object, tt.streams, now); tt.streams != bad &&
-			(got.State != keystate.Refused || !strings.Contains(got.Message, object.Other)) {
+			(got.State != keystate.Refused || !strings.Contains(got.Message, object.OtherAsker)) {
 			t.Errorf("%s, for another installation: %+v", tt.name, got)
 		}
 		spec.Invalid = sentence

@@ -186,12 +186,13 @@ func (s Status) String() string {
 // otherInstallation is the Entry.UIDMark of an entry that another installation wrote: its fence is of another stream.
 const otherInstallation = "elsewhere"
 
-// TakeOthers removes the entries of other installations from s and returns them: those whose annotation g does
-// not accept. If the object no longer has that annotation, and r asks for the key, the entry stays, as if it
-// was copied from another object.
-func (s *Status) TakeOthers(
+// Split separates the entries of this installation from those of others, whose annotation g does not accept. If the
+// object no longer has that annotation, and r asks for the key, the entry is ours, as if it was copied from another
+// object.
+func (s Status) Split(
 	g *annotation.Grammar, r annotation.Request, annotations map[string]string,
-) (others Status) {
+) (own, others Status) {
+	own = s.Clone()
 	asks := func(asker string) bool {
 		_, legacy := annotations[annotation.LegacyKey]
 		_, found := annotations[cmp.Or(asker, annotation.DefaultKey)]
@@ -201,20 +202,20 @@ func (s *Status) TakeOthers(
 		switch {
 		case g.Accepts(entry.Annotation):
 		case asks(entry.Annotation), !r.Names(key):
-			delete(s.Keys, key)
+			delete(own.Keys, key)
 			if others.Keys == nil {
 				others.Keys = map[string]Entry{}
 			}
 			others.Keys[key] = entry
 		default:
 			entry.UIDMark = otherInstallation
-			s.Keys[key] = entry
+			own.Keys[key] = entry
 		}
 	}
 	if p := s.Problem; p != nil && !g.Accepts(p.Annotation) && asks(p.Annotation) {
-		s.Problem, others.Problem = nil, p
+		own.Problem, others.Problem = nil, p
 	}
-	return others
+	return own, others
 }
 
 // Askers returns the annotation that asked for each key, and, as ObjectKey, the one that the problem is about. It is

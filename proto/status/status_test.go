@@ -27,7 +27,7 @@ func full() status.Entry {
 			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC),
 			Stale: true, Terminal: true,
 		},
-		Drift: "kubectl-edit/Update/2026-01-02T03:04:05Z", UIDMark: "0b0e8a63",
+		CheckedOwner: "kubectl-edit/Update/2026-01-02T03:04:05Z", UIDMark: "0b0e8a63",
 		Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
 }
@@ -261,7 +261,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func TestDivide(t *testing.T) {
+func TestSplit(t *testing.T) {
 	ours := map[string]string{"b.example/curl": "k=h"}
 	both := map[string]string{"b.example/curl": "k=h", annotation.LegacyKey: "k=h"}
 	g, err := annotation.New(annotation.Options{Keys: []string{"b.example/curl"}, DefaultScheme: "https"})
@@ -295,14 +295,14 @@ func TestDivide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			others := s.TakeOthers(g, request, tt.annotations)
-			entry, own := s.Keys["k"]
+			ours, others := s.Split(g, request, tt.annotations)
+			entry, own := ours.Keys["k"]
 			_, theirs := others.Keys["k"]
 			_, present := tt.annotations["a.example/curl"]
 			if own != tt.own || theirs == own || own && entry.Copied("uid") != tt.copied || (others.Problem != nil) != present {
-				t.Errorf("own: %+v, others: %+v", s, others)
+				t.Errorf("own: %+v, others: %+v", ours, others)
 			}
-			if with := s.With(others); len(with.Keys) != 1 || with.Problem == nil {
+			if with := ours.With(others); len(with.Keys) != 1 || with.Problem == nil {
 				t.Errorf("together: %+v", with)
 			}
 		})

@@ -22,20 +22,20 @@ type Object struct {
 	// Request is the parsed content of the annotations, and Invalid the error if they are invalid.
 	Request annotation.Request
 	Invalid error
-	// checked has the checked request if Checked was called. Copies share it.
-	checked *atomic.Pointer[annotation.Request]
+	// compiled is the request after Compile. Copies share it.
+	compiled *atomic.Pointer[annotation.Request]
 	// Bound has the limits of the namespace that apply to the object (nil: none).
 	Bound *v1.Bound
 	// Created is the creation time of the object, in seconds.
 	Created int64
 	Status  Entries
-	// Others has the annotation that asked for each key of another installation, and, as
+	// OtherAskers has the annotation that asked for each key of another installation, and, as
 	// status.ObjectKey, that of a problem (nil: none).
-	Others map[string]string
-	// Owners has the owners of keys that are requested or have a status (nil if Owned is set).
+	OtherAskers map[string]string
+	// Owners has the owners of keys that are requested or have a status (nil if CommonOwner is set).
 	Owners map[string]annotation.Ownership
-	// Owned is the common owner of all these keys, if they have one, as in most objects.
-	Owned annotation.Ownership
+	// CommonOwner is the common owner of all these keys, if they have one, as in most objects.
+	CommonOwner annotation.Ownership
 	// MainAnnotatedAt is the time of the last write to the main annotation, if known.
 	MainAnnotatedAt time.Time
 	// AnnotatedAt is the time of the last write to any of our annotations, in seconds, if known.
@@ -56,30 +56,30 @@ func (o *Object) AskedAt() time.Time {
 	return o.SeenAt
 }
 
-// Checked returns the object without keys that have an unusable expression. Only a worker may call it,
-// because compiling takes long. Others call AsChecked.
-func (o *Object) Checked() *Object {
-	if o.checked != nil && o.checked.Load() == nil {
-		checked := o.Request.Checked()
-		o.checked.Store(&checked)
+// Compile returns the object without keys that have an unusable expression. Only a worker may call it,
+// because compiling takes long. Others call Compiled.
+func (o *Object) Compile() *Object {
+	if o.compiled != nil && o.compiled.Load() == nil {
+		request := o.Request.Checked()
+		o.compiled.Store(&request)
 	}
-	return o.AsChecked()
+	return o.Compiled()
 }
 
-// AsChecked returns the object as Checked did, or unchanged if Checked was not called.
-func (o *Object) AsChecked() *Object {
-	if o.checked == nil || o.checked.Load() == nil {
+// Compiled returns the object as Compile did, or unchanged if Compile was not called.
+func (o *Object) Compiled() *Object {
+	if o.compiled == nil || o.compiled.Load() == nil {
 		return o
 	}
-	checked := *o
-	checked.Request = *o.checked.Load()
-	return &checked
+	compiled := *o
+	compiled.Request = *o.compiled.Load()
+	return &compiled
 }
 
 // Owner returns the ownership of a key.
 func (o *Object) Owner(key string) annotation.Ownership {
-	if o.Owned != (annotation.Ownership{}) {
-		return o.Owned
+	if o.CommonOwner != (annotation.Ownership{}) {
+		return o.CommonOwner
 	}
 	if owner, ok := o.Owners[key]; ok {
 		return owner
@@ -92,7 +92,7 @@ func (o *Object) Spec(pair annotation.Pair) keystate.Spec { return keystate.Spec
 
 // Shown returns what the object shows about a key.
 func (o *Object) Shown(key string) keystate.View {
-	return keystate.View{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), Other: o.Others[key]}
+	return keystate.View{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), OtherAsker: o.OtherAskers[key]}
 }
 
 // Reader extracts Objects from metadata.
@@ -124,11 +124,11 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	// An unreadable status counts as none: managedFields show the owners, and the writer writes a new status.
 	shown := keystate.Read(r.Grammar, &m.ObjectMeta)
 	o := &Object{
-		Meta: informer.MetaOf(m), Request: shown.Request, Invalid: shown.Invalid, Others: shown.Others.Askers(),
+		Meta: informer.MetaOf(m), Request: shown.Request, Invalid: shown.Invalid, OtherAskers: shown.Others.Askers(),
 		Created: m.CreationTimestamp.Unix(), SeenAt: r.Now(),
 	}
 	if len(o.Request.Rules) > 0 {
-		o.checked = new(atomic.Pointer[annotation.Request])
+		o.compiled = new(atomic.Pointer[annotation.Request])
 	}
 	o.share()
 	o.Status = EntriesOf(shown.Status, o.Request.URL)
@@ -156,13 +156,13 @@ func (o *Object) own(owners annotation.Owners) {
 	mixed := false
 	for key := range o.keys() {
 		owner := owners.Of(key)
-		mixed = mixed || o.Owned != (annotation.Ownership{}) && o.Owned != owner
-		o.Owned = owner
+		mixed = mixed || o.CommonOwner != (annotation.Ownership{}) && o.CommonOwner != owner
+		o.CommonOwner = owner
 	}
 	if !mixed {
 		return
 	}
-	o.Owned, o.Owners = annotation.Ownership{}, make(map[string]annotation.Ownership, len(o.Request.Pairs))
+	o.CommonOwner, o.Owners = annotation.Ownership{}, make(map[string]annotation.Ownership, len(o.Request.Pairs))
 	for key := range o.keys() {
 		o.Owners[key] = owners.Of(key)
 	}

@@ -102,7 +102,7 @@ func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 	b.index.Put(k, wantindex.Of(want, b.epoch, seq, b.clock.Now()))
 }
 
-func (b *bench) want(k pipeline.Key) wantindex.Want {
+func (b *bench) want(k pipeline.Key) wantindex.Published {
 	return b.index.Object(wantindex.ObjectOf(k))[k.Key]
 }
 
@@ -124,7 +124,7 @@ func (b *bench) entry(k pipeline.Key, e status.Entry) {
 func (b *bench) fetched() {
 	b.Helper()
 	var last uint64
-	b.index.Each(func(_ pipeline.Key, w wantindex.Want) { last = max(last, w.Fence.Seq) })
+	b.index.Each(func(_ pipeline.Key, w wantindex.Published) { last = max(last, w.Fence.Seq) })
 	consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
 	b.Expect(err).NotTo(HaveOccurred())
 	for info := consumer.CachedInfo(); info.AckFloor.Stream < last || info.NumAckPending > 0 || info.NumPending > 0; {

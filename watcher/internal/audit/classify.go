@@ -92,7 +92,7 @@ func (i interval) maxInFlight() time.Duration { return time.Duration(i) * 5 / 2 
 func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
 
 // classify returns the verdict about a key.
-func classify(o observation, w wantindex.Want, p pending) verdict {
+func classify(o observation, w wantindex.Published, p pending) verdict {
 	landed := p.newest() != "" && (p.newest() == o.sha256 || p.newest() == o.available)
 	// Every attempt fails until the want is signed again.
 	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
@@ -163,7 +163,7 @@ func handled(p pipeline.Progress, now time.Time, seq uint64, at time.Time, maxIn
 
 // pendingOf returns the pending work of a key, from the latest messages of its timer and due.
 func (i interval) pendingOf(
-	key pipeline.Key, w wantindex.Want, latest map[string]pipeline.Message, progress pipeline.Progress, now time.Time,
+	key pipeline.Key, w wantindex.Published, latest map[string]pipeline.Message, progress pipeline.Progress, now time.Time,
 ) pending {
 	recent := func(at time.Time) bool { return age(now, at) < i.grace() }
 	p := pending{timerLost: true, recent: recent(w.At)}

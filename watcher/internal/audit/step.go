@@ -56,7 +56,7 @@ type candidate struct {
 	key    pipeline.Key
 	object *annotated.Object
 	pair   annotation.Pair
-	want   wantindex.Want
+	want   wantindex.Published
 	entry  status.Entry
 	shown  shown
 	// futile means that a fetch is useless because the key is foreign or the object immutable.
@@ -79,7 +79,7 @@ func (c *candidate) rejected() bool {
 }
 
 // candidate returns a wanted key, or nil if its object no longer asks for it.
-func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *candidate {
+func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Time) *candidate {
 	o := a.deps.Object(wantindex.ObjectOf(key))
 	if o == nil {
 		return nil
@@ -138,7 +138,7 @@ func (a *Auditor) choose(s *step) {
 		return !found
 	})
 	timers := steps * uint64(max(1, min(a.deps.Index.Len()/timersPerInterval, 10)))
-	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Published) {
 		n := maphash.Comparable(a.seed, key)
 		if n%steps != a.turn%steps && a.suspects[key] == nil {
 			return
@@ -274,7 +274,7 @@ func (a *Auditor) carryOut(s *step, c *candidate) {
 		k.group = failureGroup{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
 		k.newest, k.queuedUpTo = c.pending.newest(), 0
 	}
-	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
+	a.deps.Index.Update(c.key, func(w *wantindex.Published) {
 		w.Stale = c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
 		w.Forced, w.Finding = w.Forced && v != inOrder, cmp.Or(finding, w.Finding)
 	})

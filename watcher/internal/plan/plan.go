@@ -20,7 +20,7 @@ import (
 
 // Plan lists the actions for one object.
 type Plan struct {
-	Publish []Want
+	Publish []Publication
 	// Retract lists the keys whose want a tombstone replaces.
 	Retract []string
 	// Remove lists the keys with a status that are no longer requested.
@@ -39,8 +39,8 @@ type Plan struct {
 	Notices []Notice
 }
 
-// Want is a want to publish.
-type Want struct {
+// Publication is a want to publish.
+type Publication struct {
 	*v1.Want
 	// Last is the sequence of the replaced want (0: none).
 	Last uint64
@@ -64,9 +64,9 @@ type Notice struct {
 // object.
 const maxStatusBytes = 32 << 10
 
-// For compares an object with the wants in the stream. A nil object is gone or was never
+// New compares an object with the wants in the stream. A nil object is gone or was never
 // annotated.
-func For(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
+func New(o *annotated.Object, wants map[string]wantindex.Published, epoch int64) Plan {
 	p := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
@@ -90,20 +90,18 @@ func For(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan
 }
 
 // NeedsWant reports whether an object needs a new want for a pair, apart from findings of the audit.
-func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
+func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Published, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
-	p := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
+	p := &planner{object: o, wants: map[string]wantindex.Published{pair.Key: last}, epoch: epoch}
 	p.key(pair)
 	return len(p.plan.Publish) > 0
 }
 
 type planner struct {
 	object *annotated.Object
-	wants  map[string]wantindex.Want
+	wants  map[string]wantindex.Published
 	epoch  int64
 	plan   Plan
-	// digest is the wantindex.Digest of the current key's want.
-	digest [16]byte
 }
 
 // retractAllBut retracts all wants except those of requested keys.
@@ -118,7 +116,7 @@ func (p *planner) retractAllBut(requested func(key string) bool) {
 
 func (p *planner) compareProblem() {
 	p.plan.Problem = p.object.Request.Problem(p.object.Invalid)
-	p.plan.AskWriter = p.plan.Problem != p.object.Status.Problem() && p.object.Others[status.ObjectKey] == ""
+	p.plan.AskWriter = p.plan.Problem != p.object.Status.Problem() && p.object.OtherAskers[status.ObjectKey] == ""
 }
 
 // reportProblems reports mistakes in single annotations and pairs.
@@ -155,216 +153,231 @@ func Orphans(o *annotated.Object) []string {
 	return orphans
 }
 
+// keyPlanner plans one key.
+type keyPlanner struct {
+	*planner
+	pair  annotation.Pair
+	shown keystate.View
+	// want is the want for the current request, with its digest, and last the want in the stream.
+	want   *v1.Want
+	digest [16]byte
+	last   wantindex.Published
+}
+
+// key plans a requested key.
 func (p *planner) key(pair annotation.Pair) {
-	shown, last := p.object.Shown(pair.Key), p.wants[pair.Key]
-	entry, owner, value := shown.Entry, shown.Owner, shown.Value(p.object.Spec(pair))
-	have := last.Fence.Seq > 0 // without a sequence, it is unknown whether the stream has the want
+	k := &keyPlanner{planner: p, pair: pair, shown: p.object.Shown(pair.Key), last: p.wants[pair.Key]}
+	entry, value := k.shown.Entry, k.shown.Value(p.object.Spec(pair))
 	switch {
-	case shown.Other != "":
-		p.reportForeign(pair.Key, sentence.KeyOfOther(pair.Key, shown.Other))
+	case k.shown.OtherAsker != "":
+		k.reportForeign(sentence.KeyOfOther(pair.Key, k.shown.OtherAsker))
 		return
 	case value == keystate.Foreign:
-		p.foreign(pair, entry)
+		k.foreign()
 		return
 	}
-	w := p.want(pair)
-	p.digest = wantindex.Digest(w)
+	k.want = k.newWant()
+	k.digest = wantindex.Digest(k.want)
 	if value == keystate.Copied {
-		p.copied(w, owner, last, have)
+		k.copied()
 		return
 	}
 	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream was
 	// recreated.
-	resolved := have && entry.Fence.Epoch == last.Fence.Epoch && entry.Fence.Seq >= last.Fence.Seq
-	if resolved && !last.Resolved {
+	resolved := k.published() && entry.Fence.Epoch == k.last.Fence.Epoch && entry.Fence.Seq >= k.last.Fence.Seq
+	if resolved && !k.last.Resolved {
 		p.plan.Resolved = append(p.plan.Resolved, pair.Key)
 	}
 	switch {
 	case value == keystate.Drifted:
-		p.drifted(w, entry, owner, last, !resolved || entry.Failing())
+		k.drifted(!resolved || entry.Failing())
 	case value == keystate.Held && !entry.Failing():
-		p.satisfied(w, entry, last, have)
-	case last.Resolved && entry == status.Entry{} && last.Digest == p.digest:
-		p.replaced(w, owner, last)
+		k.satisfied()
+	case k.last.Resolved && entry == status.Entry{} && k.last.Digest == k.digest:
+		k.replaced()
 	default:
-		p.unsatisfied(w, last, have)
+		k.unsatisfied()
 	}
 }
 
+// published reports whether the stream has a want. Without its sequence, that is unknown.
+func (k *keyPlanner) published() bool { return k.last.Fence.Seq > 0 }
+
 // unsatisfied handles a key without the requested body, or with failing later attempts.
-func (p *planner) unsatisfied(w *v1.Want, last wantindex.Want, have bool) {
+func (k *keyPlanner) unsatisfied() {
 	switch {
-	case !have:
-		p.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Digest != p.digest:
-		p.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Now != w.GetNow():
-		p.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Finding != wantindex.NothingLost:
-		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
+	case !k.published():
+		k.publish(v1.Cause_CAUSE_NEW)
+	case k.last.Digest != k.digest:
+		k.publish(v1.Cause_CAUSE_CHANGED)
+	case k.last.Now != k.want.GetNow():
+		k.publish(v1.Cause_CAUSE_NOW)
+	case k.last.Finding != wantindex.NothingLost:
+		k.publish(v1.Cause_CAUSE_AUDIT)
 	}
 }
 
 // copied handles a key whose status was written on another object, as after a restore. Only its
 // digest can show that the value is ours, so the writer compares it.
-func (p *planner) copied(w *v1.Want, owner annotation.Ownership, last wantindex.Want, have bool) {
-	w.ReadFirst = true
-	if last.Resolved && last.Digest == p.digest { // the copy replaced our status
-		p.publish(w, v1.Cause_CAUSE_DRIFT, last)
+func (k *keyPlanner) copied() {
+	k.want.ReadFirst = true
+	if k.last.Resolved && k.last.Digest == k.digest { // the copy replaced our status
+		k.publish(v1.Cause_CAUSE_DRIFT)
 		return
 	}
-	w.Drift = owner.Fingerprint
-	p.unsatisfied(w, last, have)
+	k.want.Drift = k.shown.Owner.Fingerprint
+	k.unsatisfied()
 }
 
 // foreign handles a foreign key. The writer learns of it only if it is asked.
-func (p *planner) foreign(pair annotation.Pair, entry status.Entry) {
-	p.plan.Foreign = append(p.plan.Foreign, pair.Key, pair.URL)
-	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
-	if entry.Copied(p.object.UID) || entry.Error != reason || entry.FailingURL() != pair.URL {
-		p.plan.AskWriter = true
+func (k *keyPlanner) foreign() {
+	k.plan.Foreign = append(k.plan.Foreign, k.pair.Key, k.pair.URL)
+	entry, reason := k.shown.Entry, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	if entry.Copied(k.object.UID) || entry.Error != reason || entry.FailingURL() != k.pair.URL {
+		k.plan.AskWriter = true
 	}
-	p.reportForeign(pair.Key, sentence.KeyExists(pair.Key))
+	k.reportForeign(sentence.KeyExists(k.pair.Key))
 }
 
 // reportForeign reports a key that another manager or installation owns. Nothing is fetched for it.
-func (p *planner) reportForeign(key, text string) {
+func (k *keyPlanner) reportForeign(text string) {
 	const class = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
-	p.notice(pipeline.Reason(class), key, text+" ["+sentence.WhyEmpty(class)+"]", key)
-	if _, wanted := p.wants[key]; wanted {
-		p.plan.Retract = append(p.plan.Retract, key)
+	k.notice(pipeline.Reason(class), k.pair.Key, text+" ["+sentence.WhyEmpty(class)+"]", k.pair.Key)
+	if _, wanted := k.wants[k.pair.Key]; wanted {
+		k.plan.Retract = append(k.plan.Retract, k.pair.Key)
 	}
 }
 
 // satisfied handles a key that holds the requested body. A missing want is published with the
 // cached body, which only starts the refresh timer.
-func (p *planner) satisfied(w *v1.Want, entry status.Entry, last wantindex.Want, have bool) {
-	cached := &v1.Cached{Sha256: entry.SHA256}
+func (k *keyPlanner) satisfied() {
+	cached := &v1.Cached{Sha256: k.shown.Entry.SHA256}
 	switch {
-	case !have:
-		w.Cached = cached
-		p.publish(w, v1.Cause_CAUSE_NEW, last)
-	case last.Now != w.GetNow():
-		p.publish(w, v1.Cause_CAUSE_NOW, last)
-	case last.Digest != p.digest:
-		w.Cached = cached
-		p.publish(w, v1.Cause_CAUSE_CHANGED, last)
-	case last.Finding == wantindex.BodyLost, last.Finding == wantindex.BodyLostAgain:
-		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case last.Finding != wantindex.NothingLost && last.Refreshes:
-		w.Cached = cached
-		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case last.Drift != "" || !last.Resolved:
-		p.plan.InSync = append(p.plan.InSync, w.GetKey())
+	case !k.published():
+		k.want.Cached = cached
+		k.publish(v1.Cause_CAUSE_NEW)
+	case k.last.Now != k.want.GetNow():
+		k.publish(v1.Cause_CAUSE_NOW)
+	case k.last.Digest != k.digest:
+		k.want.Cached = cached
+		k.publish(v1.Cause_CAUSE_CHANGED)
+	case k.last.Finding == wantindex.BodyLost, k.last.Finding == wantindex.BodyLostAgain:
+		k.publish(v1.Cause_CAUSE_AUDIT)
+	case k.last.Finding != wantindex.NothingLost && k.last.Refreshes:
+		k.want.Cached = cached
+		k.publish(v1.Cause_CAUSE_AUDIT)
+	case k.last.Drift != "" || !k.last.Resolved:
+		k.plan.InSync = append(k.plan.InSync, k.pair.Key)
 	}
 }
 
 // drifted handles a key that was removed or changed after our write. asked means that the last want
 // has no result yet.
-func (p *planner) drifted(w *v1.Want, entry status.Entry, owner annotation.Ownership, last wantindex.Want, asked bool) {
+func (k *keyPlanner) drifted(asked bool) {
+	entry, owner := k.shown.Entry, k.shown.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && last.Digest == p.digest && last.Drift != ""
-	w.Drift = owner.Fingerprint
-	if entry.Drift != owner.Unsettled() { // else the value was the right one, and is checked once more
-		w.Drift = owner.Unsettled()
-		p.reportDrift(w.GetKey(), entry.Fence, owner)
+	repairing := asked && k.last.Digest == k.digest && k.last.Drift != ""
+	k.want.Drift = owner.Fingerprint
+	if entry.CheckedOwner != owner.Unsettled() { // else the value was the right one, and is checked once more
+		k.want.Drift = owner.Unsettled()
+		k.reportDrift(entry.Fence)
 	}
 	switch {
-	case repairing && last.Now != w.GetNow():
-		p.publish(w, v1.Cause_CAUSE_NOW, last)
-	case repairing && last.Finding != wantindex.NothingLost:
-		p.publish(w, v1.Cause_CAUSE_AUDIT, last)
-	case repairing:
-	default:
-		p.publish(w, v1.Cause_CAUSE_DRIFT, last)
+	case !repairing:
+		k.publish(v1.Cause_CAUSE_DRIFT)
+	case k.last.Now != k.want.GetNow():
+		k.publish(v1.Cause_CAUSE_NOW)
+	case k.last.Finding != wantindex.NothingLost:
+		k.publish(v1.Cause_CAUSE_AUDIT)
 	}
 }
 
 // replaced handles a resolved key without any status: the object was replaced by one without our
 // annotation.
-func (p *planner) replaced(w *v1.Want, owner annotation.Ownership, last wantindex.Want) {
-	w.Drift = owner.Fingerprint
-	p.reportDrift(w.GetKey(), last.Fence, owner)
-	p.publish(w, v1.Cause_CAUSE_DRIFT, last)
+func (k *keyPlanner) replaced() {
+	k.want.Drift = k.shown.Owner.Fingerprint
+	k.reportDrift(k.last.Fence)
+	k.publish(v1.Cause_CAUSE_DRIFT)
 }
 
 // reportDrift reports a changed key once per repair, however often it changes until then.
-func (p *planner) reportDrift(key string, written status.Fence, owner annotation.Ownership) {
-	note := "key " + key + " was removed"
-	switch owner.State {
+func (k *keyPlanner) reportDrift(written status.Fence) {
+	key, note := k.pair.Key, "key "+k.pair.Key+" was removed"
+	switch owner := k.shown.Owner; owner.State {
 	case annotation.None:
 	case annotation.Foreign:
 		note = sentence.ChangedBy(key, owner.Manager())
 	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
-	p.notice(pipeline.ReasonDrifted, key, note+"; it is fetched again", key+"\x00"+written.String())
+	k.notice(pipeline.ReasonDrifted, key, note+"; it is fetched again", key+"\x00"+written.String())
 }
 
-func (p *planner) want(pair annotation.Pair) *v1.Want {
-	o := p.object
+// newWant returns the want for the current request.
+func (k *keyPlanner) newWant() *v1.Want {
+	o, key := k.object, k.pair.Key
 	w := &v1.Want{
-		Namespace: o.Namespace, Name: o.Name, Key: pair.Key, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
-		Url: pair.URL, Now: o.Request.Now, Sha256: o.Request.SHA256[pair.Key], ReadFirst: p.unproven(pair.Key),
-		Epoch: max(p.epoch, p.fence(pair.Key).Epoch), ObservedAt: timestamppb.New(o.SeenAt),
+		Namespace: o.Namespace, Name: o.Name, Key: key, Uid: string(o.UID), ResourceVersion: o.ResourceVersion(),
+		Url: k.pair.URL, Now: o.Request.Now, Sha256: o.Request.SHA256[key], ReadFirst: k.unproven(),
+		Epoch: max(k.epoch, k.fence().Epoch), ObservedAt: timestamppb.New(o.SeenAt),
 	}
-	if interval := o.Request.Interval(pair.Key); interval > 0 {
+	if interval := o.Request.Interval(key); interval > 0 {
 		w.Refresh = durationpb.New(interval)
 	}
-	if rules := o.Request.Rules[pair.Key]; !rules.Empty() {
-		w.Expect, w.Select, w.HeldSize = rules.Expect, rules.Select, o.Status.Of(pair.Key).Size
+	if rules := o.Request.Rules[key]; !rules.Empty() {
+		w.Expect, w.Select, w.HeldSize = rules.Expect, rules.Select, k.shown.Entry.Size
 	}
 	return w
 }
 
-// unproven reports whether the metadata cannot prove the value of a key: others own it, or managedFields are
+// unproven reports whether the metadata cannot prove the value of the key: others own it, or managedFields are
 // missing or incomplete, as not even the annotation has an owner.
-func (p *planner) unproven(key string) bool {
-	switch p.object.Owner(key).State {
+func (k *keyPlanner) unproven() bool {
+	switch k.shown.Owner.State {
 	case annotation.Ours:
 		return false
 	case annotation.None:
-		return p.object.MainAnnotatedAt.IsZero()
+		return k.object.MainAnnotatedAt.IsZero()
 	default:
 		return true
 	}
 }
 
-// carryStatus adds the key's status entry if it is the only one; otherwise the wants of a large
+// carryStatus adds the key's status entry to the want if it is the only one; otherwise the wants of a large
 // object would all repeat the whole status.
-func (p *planner) carryStatus(w *v1.Want) {
-	own, readFirst := "", p.object.Others != nil
-	for key := range p.object.Status.Keys() {
-		readFirst = readFirst || key != w.GetKey()
+func (k *keyPlanner) carryStatus() {
+	own, readFirst := "", k.object.OtherAskers != nil
+	for key := range k.object.Status.Keys() {
+		readFirst = readFirst || key != k.pair.Key
 	}
 	if !readFirst {
-		own = p.object.Status.Status().String()
+		own = k.object.Status.Status().String()
 	}
 	if len(own) > maxStatusBytes {
 		own, readFirst = "", true
 	}
-	w.Status, w.ReadFirst = own, w.GetReadFirst() || readFirst
+	k.want.Status, k.want.ReadFirst = own, k.want.GetReadFirst() || readFirst
 }
 
-func (p *planner) publish(w *v1.Want, cause v1.Cause, last wantindex.Want) {
-	w.Cause = cause
-	p.carryStatus(w)
+func (k *keyPlanner) publish(cause v1.Cause) {
+	k.want.Cause = cause
+	k.carryStatus()
 	switch cause {
 	case v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_CHANGED, v1.Cause_CAUSE_NOW:
-		w.AskedAt = timestamppb.New(p.object.AskedAt())
+		k.want.AskedAt = timestamppb.New(k.object.AskedAt())
 	default: // no user requested it
 	}
-	p.plan.Publish = append(p.plan.Publish, Want{
-		Want: w, Last: last.Fence.Seq, After: p.fence(w.GetKey()), Digest: p.digest,
+	k.plan.Publish = append(k.plan.Publish, Publication{
+		Want: k.want, Last: k.last.Fence.Seq, After: k.fence(), Digest: k.digest,
 	})
 }
 
-func (p *planner) fence(key string) status.Fence {
-	entry := p.object.Status.Of(key)
-	if entry.Copied(p.object.UID) {
+// fence returns the fence of the key in the object.
+func (k *keyPlanner) fence() status.Fence {
+	if k.shown.Entry.Copied(k.object.UID) {
 		return status.Fence{}
 	}
-	return entry.Fence
+	return k.shown.Entry.Fence
 }
 
 // Reconcile returns the message that makes the writer reconcile an object with its annotations. With

@@ -53,7 +53,7 @@ func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.UIDMa
 
 // found marks the value of a foreign owner as right.
 func found(owner annotation.Ownership) func(*status.Entry) {
-	return func(e *status.Entry) { e.Drift = owner.Fingerprint }
+	return func(e *status.Entry) { e.CheckedOwner = owner.Fingerprint }
 }
 
 func oldURL(e *status.Entry)      { e.URL = "https://old" }
@@ -62,7 +62,7 @@ func fromHistory(e *status.Entry) { e.URL = "" }
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
 // wanted returns a want for url at sequence 7.
-func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
+func wanted(change ...func(*wantindex.Published)) *wantindex.Published {
 	w := wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
 	for _, c := range change {
 		c(&w)
@@ -70,14 +70,19 @@ func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
 	return &w
 }
 
-func at(seq uint64) func(*wantindex.Want)     { return func(w *wantindex.Want) { w.Fence.Seq = seq } }
-func drift(f string) func(*wantindex.Want)    { return func(w *wantindex.Want) { w.Drift = f } }
-func bodyLost(w *wantindex.Want)              { w.Finding = wantindex.BodyLost }
-func lost(w *wantindex.Want)                  { w.Finding = wantindex.TimerLost }
-func resolved(w *wantindex.Want)              { w.Resolved = true }
-func refreshes(w *wantindex.Want)             { w.Refreshes = true }
-func now(value string) func(*wantindex.Want)  { return func(w *wantindex.Want) { w.Now = value } }
-func otherRequest(w *wantindex.Want)          { w.Digest = [16]byte{1} }
+func at(seq uint64) func(*wantindex.Published) {
+	return func(w *wantindex.Published) { w.Fence.Seq = seq }
+}
+
+func drift(f string) func(*wantindex.Published) { return func(w *wantindex.Published) { w.Drift = f } }
+func bodyLost(w *wantindex.Published)           { w.Finding = wantindex.BodyLost }
+func lost(w *wantindex.Published)               { w.Finding = wantindex.TimerLost }
+func resolved(w *wantindex.Published)           { w.Resolved = true }
+func refreshes(w *wantindex.Published)          { w.Refreshes = true }
+func now(value string) func(*wantindex.Published) {
+	return func(w *wantindex.Published) { w.Now = value }
+}
+func otherRequest(w *wantindex.Published)     { w.Digest = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
 // ruled adds a rule, and byRules marks a body that meets it.
@@ -87,7 +92,7 @@ func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}
 // call has an object with one key, k.
 type call struct {
 	object *annotated.Object
-	wants  map[string]wantindex.Want
+	wants  map[string]wantindex.Published
 }
 
 // with adds an entry.
@@ -97,8 +102,8 @@ func with(e annotated.Entries, key string, entry status.Entry) annotated.Entries
 	return annotated.EntriesOf(s, nil)
 }
 
-func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
-	c := call{wants: map[string]wantindex.Want{}, object: &annotated.Object{
+func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Published, change ...func(*call)) call {
+	c := call{wants: map[string]wantindex.Published{}, object: &annotated.Object{
 		Meta: informer.Meta{
 			NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cm"}, UID: "uid", Version: 5,
 		},
@@ -121,7 +126,7 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 // decide summarizes a plan: cause and properties of its only want, conditions and keys.
 func (c call) decide(t *testing.T) string {
 	t.Helper()
-	p := plan.For(c.object, c.wants, epoch)
+	p := plan.New(c.object, c.wants, epoch)
 	var words []string
 	add := func(word string, when bool) {
 		if when {
@@ -242,7 +247,7 @@ func TestMakeOneKey(t *testing.T) {
 	check("edited, found right", about(foreign, written(found(foreign)), wanted(resolved, drift("kubectl/Update/T1"))),
 		"inSync:k")
 	check("edited, found right within a second that may not be over",
-		about(foreign, written(func(e *status.Entry) { e.Drift = foreign.Unsettled() }), wanted(resolved)),
+		about(foreign, written(func(e *status.Entry) { e.CheckedOwner = foreign.Unsettled() }), wanted(resolved)),
 		"drift readFirst of:kubectl/Update/T1 last:7")
 	check("edited, found right, then ours again", about(ours, written(found(foreign)), wanted(resolved)), "")
 	check("edited again after that", about(later, written(found(foreign)), wanted(resolved)),
@@ -307,7 +312,7 @@ func TestMakeManyKeys(t *testing.T) {
 	c.object.Owners = map[string]annotation.Ownership{"a": none, "b": none, "taken": foreign}
 	c.object.Status = with(c.object.Status, "gone", *written())
 	c.wants["gone"], c.wants["taken"] = *wanted(), *wanted()
-	p := plan.For(c.object, c.wants, epoch)
+	p := plan.New(c.object, c.wants, epoch)
 	var published []string
 	for _, w := range p.Publish {
 		published = append(published, w.Key)
@@ -320,7 +325,7 @@ func TestMakeManyKeys(t *testing.T) {
 
 func TestMakeRetractsAllWantsOfADeletedObject(t *testing.T) {
 	t.Parallel()
-	p := plan.For(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
+	p := plan.New(nil, map[string]wantindex.Published{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
@@ -338,7 +343,7 @@ func TestEpoch(t *testing.T) {
 		"of another object": {written(on("another"), laterStream), epoch, status.Fence{}},
 	} {
 		c := about(ours, tt.entry, nil)
-		p := plan.For(c.object, nil, epoch)
+		p := plan.New(c.object, nil, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveExactElements(And(HaveField("GetEpoch()", tt.want),
 			HaveField("After", tt.held))), name)
 	}

@@ -77,21 +77,21 @@ func New(l Limits, objects *informer.Informer[*annotated.Object]) *Quota {
 // Changed records that an object has changed.
 func (q *Quota) Changed() { q.changed.Store(true) }
 
-// Get returns a checked object within the limits: with stretched intervals, or without keys if older objects
-// use them up, as if its annotation were invalid. Only a worker may call it: see annotated.Object.Checked.
+// GetCompiled returns a compiled object within the limits: with stretched intervals, or without keys if older objects
+// use them up, as if its annotation were invalid. Only a worker may call it: see annotated.Object.Compile.
+func (q *Quota) GetCompiled(name types.NamespacedName) *annotated.Object {
+	return q.get(name, (*annotated.Object).Compile)
+}
+
+// Get is GetCompiled, but does not compile expressions.
 func (q *Quota) Get(name types.NamespacedName) *annotated.Object {
-	return q.get(name, (*annotated.Object).Checked)
+	return q.get(name, (*annotated.Object).Compiled)
 }
 
-// AsAnnotated is Get without compiling expressions: it uses the checked request only if there is one.
-func (q *Quota) AsAnnotated(name types.NamespacedName) *annotated.Object {
-	return q.get(name, (*annotated.Object).AsChecked)
-}
-
-func (q *Quota) get(name types.NamespacedName, checked func(*annotated.Object) *annotated.Object) *annotated.Object {
+func (q *Quota) get(name types.NamespacedName, compiled func(*annotated.Object) *annotated.Object) *annotated.Object {
 	o := q.objects.Get(name)
 	if o != nil {
-		o = checked(o)
+		o = compiled(o)
 	}
 	if o == nil || !requests(o) {
 		return o

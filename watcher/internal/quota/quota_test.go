@@ -59,10 +59,10 @@ func (b *bench) asks(name string, created, keys int, refresh string) {
 }
 
 // keys returns the number of requested keys of an object.
-func (b *bench) keys(name string) int { return len(b.Get(named(name)).Request.Pairs) }
+func (b *bench) keys(name string) int { return len(b.GetCompiled(named(name)).Request.Pairs) }
 
 // refresh returns the interval of an object.
-func (b *bench) refresh(name string) time.Duration { return b.Get(named(name)).Request.Refresh }
+func (b *bench) refresh(name string) time.Duration { return b.GetCompiled(named(name)).Request.Refresh }
 
 func TestTheOldestConfigMapsGetTheKeys(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1}} {
@@ -103,7 +103,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	b.Expect(b.Decide()).To(HaveLen(10), "objects with changed limits")
 	said := ""
 	for n := range 10 {
-		o := b.Get(named(fmt.Sprint("cm-", n)))
+		o := b.GetCompiled(named(fmt.Sprint("cm-", n)))
 		b.Expect(o.Request.Refresh).To(Equal(80 * time.Second))
 		for _, p := range o.Request.Problems {
 			said += o.Name + ": " + p.Text
@@ -127,7 +127,7 @@ func TestIntervalsAreStretchedByAPowerOfTwo(t *testing.T) {
 	}
 	b.Decide()
 	b.Expect(b.refresh("cm-0")).To(Equal(10*time.Second), "within the bound")
-	b.Expect(b.Get(named("cm-0")).Request.Problems).To(BeEmpty())
+	b.Expect(b.GetCompiled(named("cm-0")).Request.Problems).To(BeEmpty())
 }
 
 func TestAnotherObjectReportsTheStretchOnceTheReporterDoesNotRefresh(t *testing.T) {
@@ -138,7 +138,7 @@ func TestAnotherObjectReportsTheStretchOnceTheReporterDoesNotRefresh(t *testing.
 	b.Decide()
 	b.asks("cm-0", 0, 100, "")
 	b.Expect(b.Decide()).To(HaveExactElements(named("cm-1")), "objects with changed limits")
-	b.Expect(b.Get(named("cm-1")).Request.Problems).To(ContainElement(HaveField("Text",
+	b.Expect(b.GetCompiled(named("cm-1")).Request.Problems).To(ContainElement(HaveField("Text",
 		"curl-refresh is multiplied by 8 in namespace ns; its 900 refreshed keys ask for more than 20 refreshes a second")))
 	b.Expect(b.Decide()).To(BeEmpty(), "objects with changed limits")
 }
@@ -147,6 +147,6 @@ func TestANamespaceWithinItsLimitsCostsNothing(t *testing.T) {
 	b := newBench(t, quota.Limits{Keys: 10_000, Refreshes: 200})
 	b.asks("cm", 1, 1, "10s")
 	b.Expect(b.Decide()).To(BeNil())
-	b.Expect(b.Get(named("cm"))).To(BeIdenticalTo(b.objects.Get(named("cm"))))
-	b.Expect(testing.AllocsPerRun(100, func() { b.Get(named("cm")) })).To(BeZero())
+	b.Expect(b.GetCompiled(named("cm"))).To(BeIdenticalTo(b.objects.Get(named("cm"))))
+	b.Expect(testing.AllocsPerRun(100, func() { b.GetCompiled(named("cm")) })).To(BeZero())
 }

@@ -168,7 +168,7 @@ func (p *pacing) delayRepairs(
 		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && r.Limited(now)
 	})
-	of.Publish = slices.DeleteFunc(of.Publish, func(w plan.Want) bool {
+	of.Publish = slices.DeleteFunc(of.Publish, func(w plan.Publication) bool {
 		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
 			again = pace.Soonest(again, settling-age)
@@ -206,7 +206,7 @@ func (p *pacing) repaired(key pipeline.Key) {
 }
 
 // isRepair reports whether a want repairs a drifted key, other than by a second look.
-func isRepair(w plan.Want) bool {
+func isRepair(w plan.Publication) bool {
 	return w.Cause == v1.Cause_CAUSE_DRIFT && !annotation.Settled(w.GetDrift())
 }
 

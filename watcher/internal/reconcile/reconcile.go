@@ -74,8 +74,8 @@ type Deps struct {
 	Record func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
 	// Signer signs wants (nil: they are not signed).
 	Signer *signature.Signer
-	// Broker is the clock of the broker, for the times of wants.
-	Broker clock.PassiveClock
+	// BrokerClock is the clock of the broker, for the times of wants.
+	BrokerClock clock.PassiveClock
 	// Tracer creates a span for each publish (nil: none).
 	Tracer  *tracing.Tracer
 	Log     zerolog.Logger
@@ -128,14 +128,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	if o == nil && !r.deps.Objects.Listed(name.Namespace) {
 		return 0, nil // it may exist; the audit tries again
 	}
-	if o != nil && o.Others != nil {
+	if o != nil && o.OtherAskers != nil {
 		r.others.Do(func() {
-			process.LogObject(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.Others).
+			process.LogObject(r.deps.Log.Warn(), name.Namespace, name.Name).Any("annotations", o.OtherAskers).
 				Msg("ignoring keys of annotations that this watcher does not read: another installation reads them, or " +
 					"--annotation-keys has changed; `curlctl doctor` lists them")
 		})
 	}
-	p := plan.For(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
+	p := plan.New(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	again = r.pacing.limitRemovals(o, &p)
 	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.AskWriter {
@@ -185,10 +185,10 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 // recordResults records in the index which wants have a result in the object.
 func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 	for _, key := range p.Resolved {
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved = true })
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Published) { w.Resolved = true })
 	}
 	for _, key := range p.InSync { // the next drift needs a new want
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Resolved, w.Drift = true, "" })
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Published) { w.Resolved, w.Drift = true, "" })
 	}
 }
 
@@ -223,7 +223,7 @@ func (r *Reconciler) carryOut(
 }
 
 // publish replaces the want in the stream.
-func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
+func (r *Reconciler) publish(ctx context.Context, w plan.Publication) error {
 	w.Installation = r.config.Installation
 	key := pipeline.KeyOf(w.Want)
 	began, cause := r.deps.Clock.Now(), pipeline.CauseName(w.Cause)
@@ -233,7 +233,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 	if err != nil {
 		return err
 	}
-	r.deps.Index.Put(key, wantindex.OfDigest(w.Want, w.Digest, seq, r.deps.Broker.Now()))
+	r.deps.Index.Put(key, wantindex.OfDigest(w.Want, w.Digest, seq, r.deps.BrokerClock.Now()))
 	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
 		r.pacing.repaired(key)
@@ -245,11 +245,11 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Want) error {
 
 // put publishes a want whose results are newer than the object's fence. If the stream was restored
 // to an earlier state, its sequence may be lower, so the want gets a later epoch.
-func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (uint64, error) {
+func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Publication) (uint64, error) {
 	publish := func(last uint64) (uint64, error) {
 		// Even without an acknowledgement, the stream may have the want. It must be retracted if the
 		// object is deleted before the next try.
-		r.deps.Index.Reserve(key, r.deps.Broker.Now())
+		r.deps.Index.Reserve(key, r.deps.BrokerClock.Now())
 		r.deps.Signer.Sign(w.Want)
 		return r.deps.Client.PublishWant(ctx, w.Want, last)
 	}
@@ -272,7 +272,7 @@ func (r *Reconciler) put(ctx context.Context, key pipeline.Key, w plan.Want) (ui
 // rejectResolved returns an error that wraps pipeline.ErrSuperseded if another watcher was faster
 // and the object already has a result of its want. A restored stream can give the same sequence to
 // our want, so only the message itself shows its publisher.
-func (r *Reconciler) rejectResolved(ctx context.Context, key pipeline.Key, w plan.Want, seq uint64) error {
+func (r *Reconciler) rejectResolved(ctx context.Context, key pipeline.Key, w plan.Publication, seq uint64) error {
 	if (w.After != status.Fence{Epoch: w.GetEpoch(), Seq: seq}) {
 		return nil
 	}
@@ -286,7 +286,7 @@ func (r *Reconciler) rejectResolved(ctx context.Context, key pipeline.Key, w pla
 // adopt adds another watcher's want to the index. Its error makes the session reconcile the object
 // again.
 func (r *Reconciler) adopt(key pipeline.Key, have *v1.Want, at uint64) error {
-	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.Broker.Now()))
+	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.BrokerClock.Now()))
 	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
 

@@ -238,7 +238,7 @@ func TestAResultIsRemembered(t *testing.T) {
 	b.write("k")
 	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Resolved).To(BeTrue())
-	b.index.Update(key("k"), func(w *wantindex.Want) { w.Drift = "none" })
+	b.index.Update(key("k"), func(w *wantindex.Published) { w.Drift = "none" })
 	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Drift).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status

@@ -24,7 +24,7 @@ func (b *bench) holdUnrequested(n int) {
 		s.Keys[fmt.Sprint("k", i)] = status.Entry{SHA256: sum}
 	}
 	b.object.Status, b.object.Request = annotated.EntriesOf(s, nil), annotation.Request{}
-	b.object.Owned = annotation.Ownership{State: annotation.Ours}
+	b.object.CommonOwner = annotation.Ownership{State: annotation.Ours}
 }
 
 // A forged status may have any number of entries.
@@ -97,7 +97,7 @@ func newClusterOf(t *testing.T, objects, namespaces int) *bench {
 			MainAnnotatedAt: b.clock.Now(),
 			Request:         annotation.Request{Present: true, Pairs: []annotation.Pair{{Key: "k", URL: "https://example.com"}}},
 			Status:          entries(map[string]status.Entry{"k": {URL: "https://example.com", SHA256: sum}}),
-			Owned:           annotation.Ownership{State: annotation.Ours},
+			CommonOwner:     annotation.Ownership{State: annotation.Ours},
 		})
 	}
 	b.reconcileAll(b.others)
@@ -197,7 +197,7 @@ func TestANamespaceHoldsBackNoRemovalsOfAnother(t *testing.T) {
 				Meta: informer.Meta{
 					NamespacedName: types.NamespacedName{Namespace: "evil", Name: "cm"}, UID: "uid-evil", Version: 1,
 				},
-				MainAnnotatedAt: b.clock.Now(), Status: entries(forged), Owned: annotation.Ownership{State: c.owner},
+				MainAnnotatedAt: b.clock.Now(), Status: entries(forged), CommonOwner: annotation.Ownership{State: c.owner},
 			})
 			b.reconcileAll(b.others[250:])
 			b.removePairs(b.others[:5]...)

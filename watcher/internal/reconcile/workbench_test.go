@@ -115,7 +115,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
 		Objects: b, Index: b.index, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
-		Object: b.Get, Record: b.Record, Signer: signer, Broker: b.stamps,
+		Object: b.Get, Record: b.Record, Signer: signer, BrokerClock: b.stamps,
 	}
 	for _, c := range change {
 		c(&deps)

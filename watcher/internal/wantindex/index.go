@@ -20,8 +20,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Want is the cached part of one key's want.
-type Want struct {
+// Published is the cached part of one key's want.
+type Published struct {
 	// Fence is the want's epoch, usually the stream's, and the sequence of the message.
 	Fence status.Fence
 	// Digest covers uid, URL, interval, digest and rules.
@@ -66,7 +66,7 @@ const (
 // Of returns the cached part of a want. A want of an earlier epoch counts as unreadable, because
 // its results would be older than the object's fences. One of a later epoch was published to exceed
 // those.
-func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
+func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Published {
 	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
 	}
@@ -74,8 +74,8 @@ func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 }
 
 // OfDigest is Of for a want of this epoch or a later one whose Digest is known.
-func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
-	return Want{
+func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Published {
+	return Published{
 		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Drift: w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0, Forced: w.GetCause() == v1.Cause_CAUSE_NOW,
 		Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
@@ -83,8 +83,8 @@ func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 }
 
 // Unreadable stands for a message that is not a want: it exists, and differs from every request.
-func Unreadable(epoch int64, seq uint64, at time.Time) Want {
-	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
+func Unreadable(epoch int64, seq uint64, at time.Time) Published {
+	return Published{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
 // Digest returns the digest of a want's request, without curl-now and drift.
@@ -111,7 +111,7 @@ type Index struct {
 // and a map has room for eight.
 type keyed struct {
 	key  string
-	want Want
+	want Published
 }
 
 // NewIndex returns an empty index.
@@ -135,10 +135,10 @@ func (i *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
 }
 
 // Object returns a copy of an object's wants by key.
-func (i *Index) Object(name types.NamespacedName) map[string]Want {
+func (i *Index) Object(name types.NamespacedName) map[string]Published {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	wants := make(map[string]Want, len(i.objects[name]))
+	wants := make(map[string]Published, len(i.objects[name]))
 	for _, k := range i.objects[name] {
 		wants[k.key] = k.want
 	}
@@ -146,7 +146,7 @@ func (i *Index) Object(name types.NamespacedName) map[string]Want {
 }
 
 // Want returns the want of a key, if any.
-func (i *Index) Want(key pipeline.Key) (w Want, found bool) {
+func (i *Index) Want(key pipeline.Key) (w Published, found bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	wants, at, found := i.find(key)
@@ -157,7 +157,7 @@ func (i *Index) Want(key pipeline.Key) (w Want, found bool) {
 }
 
 // Put sets the want of a key.
-func (i *Index) Put(key pipeline.Key, w Want) {
+func (i *Index) Put(key pipeline.Key, w Published) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -202,7 +202,7 @@ func (i *Index) Epoch() int64 {
 }
 
 // Reset replaces all wants.
-func (i *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
+func (i *Index) Reset(epoch int64, wants map[pipeline.Key]Published) {
 	fresh := NewIndex()
 	for key, w := range wants {
 		fresh.Put(key, w)
@@ -228,7 +228,7 @@ func (i *Index) Len() int {
 
 // Oldest returns the want with the lowest known sequence, if any.
 func (i *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
-	i.Each(func(k pipeline.Key, w Want) {
+	i.Each(func(k pipeline.Key, w Published) {
 		if w.Fence.Seq > 0 && (!ok || w.Fence.Seq < seq) {
 			key, seq, ok = k, w.Fence.Seq, true
 		}
@@ -237,7 +237,7 @@ func (i *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 }
 
 // Each holds a lock while it calls visit.
-func (i *Index) Each(visit func(pipeline.Key, Want)) {
+func (i *Index) Each(visit func(pipeline.Key, Published)) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for name, wants := range i.objects {
@@ -248,7 +248,7 @@ func (i *Index) Each(visit func(pipeline.Key, Want)) {
 }
 
 // Update changes the want of a key, if any.
-func (i *Index) Update(key pipeline.Key, change func(*Want)) {
+func (i *Index) Update(key pipeline.Key, change func(*Published)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if wants, at, found := i.find(key); found {

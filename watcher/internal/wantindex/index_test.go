@@ -63,7 +63,7 @@ func TestOf(t *testing.T) {
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	g, x := NewWithT(t), wantindex.NewIndex()
-	x.Reset(10, map[pipeline.Key]wantindex.Want{
+	x.Reset(10, map[pipeline.Key]wantindex.Published{
 		key("a", "1"): wantindex.Unreadable(10, 5, time.Time{}),
 		key("a", "2"): wantindex.Unreadable(10, 3, time.Time{}),
 		key("b", "1"): wantindex.Unreadable(10, 4, time.Time{}),
@@ -77,13 +77,13 @@ func TestIndex(t *testing.T) {
 
 	copied := x.Object(a)
 	x.Drop(key("a", "2"))
-	x.Update(key("a", "1"), func(w *wantindex.Want) { w.Resolved = true })
-	x.Update(key("a", "none"), func(w *wantindex.Want) { w.Resolved = true })
+	x.Update(key("a", "1"), func(w *wantindex.Published) { w.Resolved = true })
+	x.Update(key("a", "none"), func(w *wantindex.Published) { w.Resolved = true })
 	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Resolved", false))), "a copy")
 	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Resolved", true))))
 
 	var seen []string
-	x.Each(func(k pipeline.Key, _ wantindex.Want) { seen = append(seen, k.Name+"/"+k.Key) })
+	x.Each(func(k pipeline.Key, _ wantindex.Published) { seen = append(seen, k.Name+"/"+k.Key) })
 	g.Expect(seen).To(ConsistOf("a/1", "b/1"))
 
 	x.Drop(key("a", "1"))

@@ -331,7 +331,7 @@ func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotatio
 	}
 	w := m.want(cm, pair)
 	holds := entry.HasBody() && entry.URL == pair.URL
-	intact := o.State == annotation.Ours || o.Fingerprint == entry.Drift
+	intact := o.State == annotation.Ours || o.Fingerprint == entry.CheckedOwner
 	w.ReadFirst = o.State == annotation.Unknown
 	switch {
 	case holds && intact && !entry.Failing() && m.rand.IntN(4) > 0:

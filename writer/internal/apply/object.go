@@ -20,8 +20,8 @@ import (
 // maxCached is the maximum encoded size of cached metadata, so that all of it takes at most 32 MiB.
 const maxCached = 16 << 10
 
-// learn sets the current object. Nil means that it does not exist.
-func (t *task) learn(o *plan.Object) {
+// setObject sets the current object. Nil means that it does not exist.
+func (t *task) setObject(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {
 		t.objects.Drop(t.ref)
@@ -40,9 +40,9 @@ func (t *task) readMetadata(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindMetadata).Inc()
 	read, err := t.deps.Client.Metadata(ctx, t.ref)
 	if err != nil {
-		return t.missing(err)
+		return t.readFailed(err)
 	}
-	t.learn(t.config.Decoder.Decode(&read.ObjectMeta, plan.Live))
+	t.setObject(t.config.Decoder.Decode(&read.ObjectMeta, plan.Live))
 	return nil
 }
 
@@ -50,32 +50,32 @@ func (t *task) readObject(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindObject).Inc()
 	read, err := t.deps.Client.ConfigMap(ctx, t.ref)
 	if err != nil {
-		return t.missing(err)
+		return t.readFailed(err)
 	}
 	o := t.config.Decoder.Decode(&read.ObjectMeta, plan.Live)
 	o.Values, o.Pages = map[string]string{}, map[string]bool{}
-	learn := func(key string, value []byte) {
+	add := func(key string, value []byte) {
 		o.Values[key], o.Pages[key] = pipeline.Digest(value), plan.IsHTML(value)
 	}
 	for key, value := range read.Data {
-		learn(key, []byte(value))
+		add(key, []byte(value))
 	}
 	for key, value := range read.BinaryData {
-		learn(key, value)
+		add(key, value)
 	}
 	if read.Immutable != nil && *read.Immutable {
 		o.Obstacle = apiserver.Immutable
 	}
-	t.learn(o)
+	t.setObject(o)
 	return nil
 }
 
-// missing notes that the object does not exist if err says so, and returns any other error.
-func (t *task) missing(err error) error {
+// readFailed sets no object if err says that it does not exist, and returns any other error.
+func (t *task) readFailed(err error) error {
 	if apiserver.Classify(err) != apiserver.Gone {
 		return err
 	}
-	t.learn(nil)
+	t.setObject(nil)
 	return nil
 }
 

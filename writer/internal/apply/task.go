@@ -102,7 +102,7 @@ func (t *task) attempt(ctx context.Context) (writes []Write, done bool) {
 		t.forget()
 		return nil, false
 	case apiserver.Gone:
-		t.learn(nil)
+		t.setObject(nil)
 		return nil, false
 	case apiserver.StatusTooLarge:
 		if t.object.Freshness != plan.Live {

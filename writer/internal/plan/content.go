@@ -36,12 +36,12 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	switch _, exists := b.object.Values[key]; {
 	case owner.Fingerprint == annotation.FingerprintUnknown && exists:
 		drift = annotation.FingerprintUnknown
-	case holds && owner.Fingerprint == entry.Drift:
-		drift = entry.Drift
+	case holds && owner.Fingerprint == entry.CheckedOwner:
+		drift = entry.CheckedOwner
 	case holds && owner.State != annotation.Ours:
 		drift = cmp.Or(i.Result.GetWant().GetDrift(), owner.Unsettled())
 	}
-	recorded := entry.Drift == drift || owner.State == annotation.Ours // an old fingerprint does no harm
+	recorded := entry.CheckedOwner == drift || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
 		!entry.Failing() && entry.Available == "" {
 		return Decision{Outcome: Unchanged, Confirmed: true}
@@ -59,7 +59,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), ChangedAt: i.observed(),
-		Binary: value.Binary, Drift: drift, Fence: i.Fence, Rules: rules,
+		Binary: value.Binary, CheckedOwner: drift, Fence: i.Fence, Rules: rules,
 	}
 	if entry.SHA256 == next.SHA256 && !entry.ChangedAt.IsZero() {
 		next.ChangedAt = entry.ChangedAt

@@ -77,9 +77,9 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	return true
 }
 
-// rollBack fills the pin of a key whose result does not have that body. The message that asked for it was lost or
+// fillPinOf fills the pin of a key whose result does not have that body. The message that asked for it was lost or
 // refused, for example while the writer had no permission. over means that the result needs nothing else.
-func (b *builder) rollBack(i Item) (d Decision, over bool) {
+func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
 	_, known := b.object.History[pin]
 	switch {

@@ -47,8 +47,8 @@ type Decision struct {
 
 	// NewPage means that the body is an HTML page for the first time, so that a dead letter keeps its start.
 	NewPage bool
-	// sure means that the fence decides, so that the object need not be read.
-	sure bool
+	// byFence means that the fence decides, so that the object need not be read.
+	byFence bool
 }
 
 // Plan is the plan for the pending items of one object.

@@ -35,7 +35,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 		if len(b.needHistory) > 0 {
 			return Plan{NeedHistory: b.needHistory}
 		}
-		if object.Freshness != Live && p.Decisions[i].final() {
+		if object.Freshness != Live && p.Decisions[i].needsLive() {
 			p.NeedLive = true
 		}
 	}
@@ -51,9 +51,9 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	return p
 }
 
-// final reports whether the decision drops a result.
-func (d Decision) final() bool {
-	return !d.sure && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == Foreign)
+// needsLive reports whether the decision drops a result.
+func (d Decision) needsLive() bool {
+	return !d.byFence && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == Foreign)
 }
 
 // builder holds the state that the object will have after the plan.
@@ -81,18 +81,18 @@ func (b *builder) decide(i Item) Decision {
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
 	if b.object.Confirmed[i.Key.Key].overtook(i) {
-		return Decision{Outcome: Late, sure: true}
+		return Decision{Outcome: Late, byFence: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {
 	case -1: // older than the status
-		return Decision{Outcome: Late, sure: true}
+		return Decision{Outcome: Late, byFence: true}
 	case 0:
 		if i.Result.GetFailure() != nil || !entry.Failing() || entry.Refused() {
 			return Decision{Outcome: Unchanged, Events: b.eventsOf(i, entry)}
 		}
 		// The trigger was delivered twice, and its second fetch succeeded.
 	}
-	rolled, over := b.rollBack(i)
+	rolled, over := b.fillPinOf(i)
 	if over {
 		return rolled
 	}

@@ -89,7 +89,7 @@ func kept(e expectation) expectation {
 // well matches the entry of a key that holds body since trigger seq.
 func well(body string, seq uint64, drift string) OmegaMatcher {
 	return HaveKeyWithValue(theKey, And(HaveField("URL", theURL), HaveField("SHA256", digest(body)),
-		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("Drift", drift)))
+		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("CheckedOwner", drift)))
 }
 
 // ill matches the entry of a key that fails and still holds body, which may be empty for none.
@@ -458,7 +458,7 @@ func on(object string, e status.Entry) status.Entry {
 }
 
 func drifted(e status.Entry, fingerprint string) status.Entry {
-	e.Drift = fingerprint
+	e.CheckedOwner = fingerprint
 	return e
 }
 

@@ -89,7 +89,7 @@ func (in Input) source(spec keystate.Spec) watchv1.SourceStatus {
 	}
 	entry := in.Target.Entries.Of(spec.Key)
 	shown := keystate.View{
-		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(spec.Key), Other: in.Target.Others[spec.Key],
+		UID: in.Target.UID, Entry: entry, Owner: in.Target.Owners.Of(spec.Key), OtherAsker: in.Target.Others[spec.Key],
 	}
 	now := keystate.Of(spec, &shown, nil, in.Now)
 	switch value := shown.Value(spec); {
