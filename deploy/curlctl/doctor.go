@@ -108,9 +108,7 @@ func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 
 func printFindings(out *printer.Printer, findings []doctor.Finding) error {
 	if out.ForPrograms() {
-		_, err := out.List(printer.Rows(findings, func(f doctor.Finding) printer.Row {
-			return printer.Row{Name: "check/" + f.Check, Object: f}
-		}))
+		_, err := out.List(printer.Rows(findings, doctor.Finding.Row))
 		return err
 	}
 	for _, f := range findings {

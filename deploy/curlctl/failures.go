@@ -207,8 +207,8 @@ func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 			Snippet string `json:"snippet,omitempty"`
 		}{r, strings.Join(snippet, "\n")})
 	}
-	if r.Now == keys.Recovered && !key.Condition.LastAttempt.IsZero() {
-		r.Now += ", last fetched " + printer.Age(s.Now(), key.Condition.LastAttempt) + " ago"
+	if r.Now == keys.Recovered && !key.LastAttempt.IsZero() {
+		r.Now += ", last fetched " + printer.Age(s.Now(), key.LastAttempt) + " ago"
 	}
 	s.Out.Fields(r.Fields(s.Now()))
 	if len(snippet) > 0 {

@@ -79,7 +79,7 @@ func (l *listing) run(ctx context.Context, s *session) error {
 	}
 	all = slices.DeleteFunc(all, func(k keys.Key) bool { return !l.Selects(&k) })
 	slices.SortFunc(all, func(a, b keys.Key) int {
-		return cmp.Or(keystate.Compare(a.Condition, b.Condition), keys.Compare(a.Key, b.Key))
+		return cmp.Or(keystate.Compare(a.Condition, b.Condition), keys.Compare(a.ConfigMapKey, b.ConfigMapKey))
 	})
 	s.HintPaused(ctx)
 	if l.summary {
@@ -189,28 +189,7 @@ func objectStatus(ctx context.Context, s *session, namespace, name string) error
 	if s.Out.ForPrograms() {
 		return s.Out.Object("configmap/"+view.ConfigMap, view)
 	}
-	fields := view.Fields()
-	for _, k := range view.Keys {
-		if k.State != keystate.Ignored {
-			fields = append(fields, printer.Field{Name: "Key " + k.Key, Value: describe(s.Now(), k.Condition)})
-		}
-	}
-	s.Out.Fields(fields)
+	s.Out.Fields(view.Fields(s.Now()))
 	s.Out.Linef("")
 	return list(s, view.Timeline, "")
-}
-
-// describe formats a condition as one sentence.
-func describe(now time.Time, c keystate.Condition) string {
-	text := strings.TrimSpace(string(c.State) + " " + keys.Reason(c.Reason, c.Status))
-	if !c.Since.IsZero() && !c.Good() {
-		text += " for " + printer.Age(now, c.Since)
-	}
-	if c.Message != "" {
-		text += ": " + c.Message
-	}
-	if c.Next.After(now) && !c.Good() {
-		text += ", next try in " + printer.Until(now, c.Next)
-	}
-	return text
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // One key that has failed for a year does not hide when its host went down.
@@ -26,7 +25,7 @@ func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
 			since = down.AddDate(-1, 0, 0)
 		}
 		all = append(all, keys.Key{
-			Key: pipeline.Key{Namespace: namespace}, Host: "example.com",
+			ConfigMapKey: keys.ConfigMapKey{Namespace: namespace}, Host: "example.com",
 			Condition: keystate.Condition{State: keystate.Failing, Reason: "Timeout", Since: since},
 		})
 	}

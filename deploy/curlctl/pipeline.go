@@ -63,7 +63,7 @@ func resumeCommand(o *options) *cobra.Command {
 			switch {
 			case err != nil:
 			case before.Paused:
-				s.Out.Linef("Fetching resumed, %s waiting.", printer.Plural(int(before.NumPending), "request"))
+				s.Out.Linef("Fetching resumed, %s waiting.", printer.Plural(before.NumPending, "request"))
 			default:
 				s.Out.Linef("Fetching was not paused.")
 			}

@@ -85,14 +85,11 @@ func (r *replaying) validate(args []string) error {
 
 func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error) {
 	r.session = s
-	r.items, err = replay.Plan(ctx, r.Client, r.selected.Failures(ctx, r.Client), r.alsoRecovered)
+	r.items, err = replay.Failures{
+		Namespace: r.selected.Namespace, AlsoRecovered: r.alsoRecovered, Retrying: r.all,
+	}.Items(ctx, r.Client, r.selected.Failures(ctx, r.Client))
 	if err != nil {
 		return err
-	}
-	if r.all { // a key between two retries fails without a failure in the record
-		if r.items, err = replay.Retrying(ctx, r.Client, r.selected.Namespace, r.items); err != nil {
-			return err
-		}
 	}
 	n := replay.Verdicts(r.items)[replay.Wanted]
 	if r.dryRun || n == 0 {

@@ -143,10 +143,7 @@ func serve(ctx context.Context, s *session, listen string) error {
 	if kubeErr == nil || s.Kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" {
 		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
 	}
-	server, err := console.New(ctx, deps, &url.URL{Scheme: "http", Host: listener.Addr().String()})
-	if err != nil {
-		return err
-	}
+	server := console.New(ctx, deps, &url.URL{Scheme: "http", Host: listener.Addr().String()})
 	s.Out.Linef("The console of %s is at %s", s.Where, server.URL())
 	return server.Serve(ctx, listener)
 }

@@ -27,10 +27,10 @@ type Deps struct {
 
 // Server serves the console.
 type Server struct {
-	deps   Deps
-	access *access
-	cache  cache
-	pages  map[string]*template.Template
+	deps      Deps
+	access    *access
+	cache     cache
+	templates *template.Template
 }
 
 // Limits of requests.
@@ -40,10 +40,9 @@ const (
 	readTimeout = 15 * time.Second
 )
 
-// New returns a server at an address such as http://127.0.0.1:8090. It fails if a template is invalid.
-func New(ctx context.Context, d Deps, base *url.URL) (*Server, error) {
-	p, err := newPages()
-	return &Server{deps: d, pages: p, access: newAccess(ctx, d, base), cache: cache{deps: d}}, err
+// New returns a server at an address such as http://127.0.0.1:8090.
+func New(ctx context.Context, d Deps, base *url.URL) *Server {
+	return &Server{deps: d, access: newAccess(ctx, d, base), cache: cache{deps: d}, templates: parseTemplates()}
 }
 
 // Serve serves until ctx ends.
@@ -56,7 +55,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // handler returns the handler of all pages.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /assets/", http.FileServerFS(assetFiles))
+	mux.Handle("GET /assets/", http.FileServerFS(assets))
 	for pattern, page := range map[string]func(*visit) (*page, error){
 		"GET /{$}":                               s.overviewPage,
 		"GET /failures":                          s.failuresPage,

@@ -31,16 +31,14 @@ func (s *Server) overviewPage(v *visit) (*page, error) {
 	if last.AsOf.IsZero() {
 		return nil, err
 	}
-	now := s.deps.Now()
-	groups := &table{hidden: []string{"FOR"}}
+	groups := &table{Opens: "HOST"}
 	for _, g := range last.Groups[:min(len(last.Groups), groupRows)] {
-		groups.add(g.Row(now), "/wants?"+url.Values{"state": {"failing"}, "host": {g.Host}}.Encode(), "")
+		groups.add(g.Row(s.deps.Now()), "/wants?"+url.Values{"state": {"failing"}, "host": {g.Host}}.Encode(), "")
 	}
-	data := map[string]any{
-		"Numbers": last.Overview, "Headline": last.Headline(now), "Groups": groups, "Bad": last.Now.Bad(),
-		"Requests": last.Consumers[0], "Results": last.Consumers[1],
-	}
-	return &page{template: "overview.html", title: "Overview", data: data, refresh: true, command: "curlctl status"}, nil
+	return &page{
+		template: "overview.html", Title: "Overview", Refresh: true, Command: "curlctl status",
+		Data: map[string]any{"Numbers": last.Overview, "Groups": groups},
+	}, nil
 }
 
 // selection has the failures that a request selects, named like the flags of curlctl.
@@ -76,11 +74,11 @@ func (v *visit) selected() (s selection, err error) {
 	return s, nil
 }
 
-// At returns the address of a page for the same failures.
+// At returns the address of a page for the same failures, with one more parameter.
 func (s selection) At(path string, more ...string) string {
 	values := maps.Clone(s.Values)
-	for i := 0; i+1 < len(more); i += 2 {
-		values.Set(more[i], more[i+1])
+	if len(more) > 0 {
+		values.Set(more[0], more[1])
 	}
 	return path + "?" + values.Encode()
 }
@@ -94,9 +92,8 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	if errors.As(err, new(*connect.PermissionError)) {
 		return nil, err // the server would not respond to the requests below either
 	}
-	rows := &table{hidden: []string{"FAILING SINCE", "REPLAY OF", "URL", "MESSAGE"}}
+	rows := &table{Opens: "ID", Select: s.access.mayReplay}
 	newest, oldest, older := uint64(0), uint64(0), ""
-	rows.Select = s.access.mayReplay
 	for d, err := range v.client.DeadLetters(v.Context(), f.DeadLetterFilter) {
 		if err != nil {
 			return nil, err
@@ -109,7 +106,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		id := strconv.FormatUint(d.ID, 10)
 		rows.add(last.record(d).Row(s.deps.Now()), "/failures/"+id, id)
 	}
-	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Below": f.Below, "Reasons": keys.Reasons()}
+	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Reasons": keys.Reasons()}
 	if all := f.DeadLetterFilter; len(rows.Rows) > 0 {
 		if all.Below = 0; all.Exact() {
 			counts, err := v.client.CountDeadLetters(v.Context(), all)
@@ -122,8 +119,8 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	live := maps.Clone(f.Values)
 	live.Set("failed", strconv.FormatUint(newest, 10))
 	return &page{
-		template: "failures.html", title: "Failures", data: data, live: live,
-		command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
+		template: "failures.html", Title: "Failures", Data: data, Live: live,
+		Command: command(append([]string{"curlctl", "failures"}, f.Words()...)...),
 	}, nil
 }
 
@@ -131,7 +128,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 func (r *reading) record(d operate.DeadLetter) keys.Record {
 	row := keys.NewRecord(d)
 	if !r.AsOf.IsZero() {
-		row.Now = keys.StateNow(keys.RequestOf(d.Message.GetWant()), keys.Find(r.Keys, d.Key))
+		row.Now = keys.StateNow(row.Request, keys.Find(r.Keys, d.Key))
 	}
 	return row
 }
@@ -148,8 +145,8 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 	last, _ := s.cache.Look(v.Context()) // without it, the current state of the key is unknown
 	row := last.record(d)
 	return &page{
-		template: "failure.html", title: "Failure " + v.PathValue("id"),
-		command: command("curlctl", "failures", "show", v.PathValue("id")), data: map[string]any{
+		template: "failure.html", Title: "Failure " + v.PathValue("id"),
+		Command: command("curlctl", "failures", "show", v.PathValue("id")), Data: map[string]any{
 			"Record": row, "Fields": row.Fields(s.deps.Now()),
 			"Snippet": strings.Join(keys.Snippet(d.Message.GetSnippet()), "\n"),
 		},
@@ -161,42 +158,33 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if last.AsOf.IsZero() {
 		return nil, err
 	}
-	state, after := v.FormValue("state"), v.FormValue("after")
-	if state != "" && state != "failing" {
-		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
+	listing, state := "wants", v.FormValue("state")
+	if state != "" {
+		listing = "failing"
 	}
 	f := keys.Filter{
 		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), NotGood: state != "",
 	}
-	rows := &table{hidden: []string{"HOST", "CHECKED", "WAITS FOR", "ATTEMPTS", "MESSAGE"}}
-	all, shown, next := 0, "", ""
+	query := url.Values{"namespace": {f.Namespace}, "name": {f.Name}, "host": {f.Host}, "state": {state}}
+	rows := &table{Opens: "KEY"}
+	from, _ := strconv.Atoi(v.FormValue("from"))
+	all, next := 0, ""
 	for _, k := range last.Keys {
 		if !f.Selects(&k) {
 			continue
 		}
-		all++
-		switch {
-		case after != "" && keys.Compare(k.Key, keyOf(after)) <= 0:
-		case len(rows.Rows) < pageRows:
+		if all++; all > from && len(rows.Rows) < pageRows {
 			rows.add(k.Row(s.deps.Now()), address("objects", k.Namespace, k.Name), "")
-			shown = k.String()
-		default:
-			next = shown
 		}
 	}
-	query := url.Values{"namespace": {f.Namespace}, "name": {f.Name}, "host": {f.Host}, "state": {state}}
-	data := map[string]any{
-		"Filter": f, "Rows": rows, "All": all, "After": after, "First": "/wants?" + query.Encode(), "Next": "",
+	first := "/wants?" + query.Encode()
+	if to := from + len(rows.Rows); to < all {
+		next = first + "&from=" + strconv.Itoa(to)
 	}
-	if next != "" {
-		query.Set("after", next)
-		data["Next"] = "/wants?" + query.Encode()
-	}
-	words := []string{"curlctl", "wants"}
-	if f.NotGood {
-		words[1] = "failing"
-	}
-	return &page{template: "wants.html", title: "Wanted", command: command(words...), data: data}, nil
+	return &page{
+		template: "wants.html", Title: "Wanted", Command: "curlctl " + listing,
+		Data: map[string]any{"Filter": f, "Rows": rows, "All": all, "From": from, "First": first, "Next": next},
+	}, nil
 }
 
 // address joins the parts of a path.
@@ -224,24 +212,16 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 	if !view.Known() {
 		return nil, &problem{http.StatusNotFound, "ConfigMap " + name + ": not found."}
 	}
-	found := &table{hidden: []string{"HOST", "NAMESPACE", "CONFIGMAP", "CHECKED", "REFRESH", "URL"}}
-	timeline := &table{}
+	found, timeline := &table{Opens: "KEY"}, &table{}
 	for _, k := range view.Keys {
-		found.add(k.Row(now), address("versions", k.Namespace, k.ConfigMap, k.Key), "")
+		found.add(k.Row(now), address("versions", k.Namespace, k.Name, k.Key), "")
 	}
 	for _, e := range slices.Backward(view.Timeline) {
 		timeline.add(e.Row(now), "", "")
 	}
-	return &page{template: "object.html", title: name, command: command("curlctl", "status", name), data: map[string]any{
-		"View": view, "Fields": view.Fields(), "Unseen": unseen, "Keys": found, "Timeline": timeline,
+	return &page{template: "object.html", Title: name, Command: command("curlctl", "status", name), Data: map[string]any{
+		"View": view, "Fields": view.Fields(now), "Unseen": unseen, "Keys": found, "Timeline": timeline,
 	}}, nil
-}
-
-// keyOf parses a cursor. Missing parts are empty.
-func keyOf(text string) pipeline.Key {
-	namespace, rest, _ := strings.Cut(text, "/")
-	name, key, _ := strings.Cut(rest, "/")
-	return pipeline.Key{Namespace: namespace, Name: name, Key: key}
 }
 
 // change is a version of a key with what it changed.
@@ -267,7 +247,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 		changes[i].Age = printer.Age(s.deps.Now(), version.GetFetchedAt().AsTime()) + " ago"
 		changes[i].Fields = []printer.Field{
 			{Name: "SHA-256", Value: version.GetSha256()},
-			{Name: "Size", Value: printer.Plural(int(version.GetSize()), "byte")},
+			{Name: "Size", Value: printer.Plural(version.GetSize(), "byte")},
 			{Name: "URL", Value: version.GetUrl()},
 			{Name: "State", Value: state},
 		}
@@ -282,9 +262,9 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 		newer = body
 	}
 	return &page{
-		template: "versions.html", title: key.Key,
-		command: command("curlctl", "history", key.Namespace+"/"+key.Name, key.Key),
-		data:    map[string]any{"Key": key, "Changes": changes, "Object": address("objects", key.Namespace, key.Name)},
+		template: "versions.html", Title: key.Key,
+		Command: command("curlctl", "history", key.Namespace+"/"+key.Name, key.Key),
+		Data:    map[string]any{"Changes": changes, "Object": address("objects", key.Namespace, key.Name)},
 	}, nil
 }
 
@@ -300,14 +280,13 @@ func (s *Server) doctorPage(v *visit) (*page, error) {
 	}
 	found := &table{}
 	for _, f := range findings {
-		cells := printer.Cells("CHECK", f.Check, "STATE", f.State, "DETAIL", f.Detail, "FIX", f.Fix)
-		found.add(printer.Row{Cells: cells}, "", "")
+		found.add(f.Row(), "", "")
 	}
-	return &page{template: "doctor.html", title: "Doctor", command: "curlctl doctor", data: found}, nil
+	return &page{template: "doctor.html", Title: "Doctor", Command: "curlctl doctor", Data: found}, nil
 }
 
 func (s *Server) helpPage(*visit) (*page, error) {
-	return &page{template: "help.html", title: "Keyboard", data: navigation()}, nil
+	return &page{template: "help.html", Title: "Keyboard"}, nil
 }
 
 // livePage returns the parts of an open page that change without a reload: the banners, the time, and the number
@@ -331,7 +310,7 @@ func (s *Server) livePage(v *visit) (*page, error) {
 			found++
 		}
 	}
-	return &page{template: "live.html", title: "Live", data: map[string]any{"At": f.At("/failures"), "New": found}}, nil
+	return &page{template: "live.html", Title: "Live", Data: map[string]any{"At": f.At("/failures"), "New": found}}, nil
 }
 
 // maxNew is the maximum number of new failures that an open page counts.

@@ -22,9 +22,12 @@ const (
 	alsoRecovered = "also-recovered"
 )
 
+// errTooMany means that more than maxRequests are left to the command.
+var errTooMany = &problem{text: fmt.Sprintf("The console requests at most %d at once. Use the command.", maxRequests)}
+
 // dialog asks for confirmation, or reports what its form did.
 type dialog struct {
-	Title, Button, Path, Back string
+	Button, Back string
 	// Lines describe the action or its result.
 	Lines []string
 	// Hidden fields repeat the selection.
@@ -33,24 +36,25 @@ type dialog struct {
 	Also string
 	// Nothing means that there is nothing to confirm.
 	Nothing bool
-	command string
+
+	title   string
+	command []string
 }
 
-// answer shows the dialog for n of the items, or after its form was sent, does it and reports the result. More than
-// maxRequests are left to the command.
+// answer shows the dialog for n of the items, or after its form was sent, does it and reports the result.
 func (s *Server) answer(v *visit, d *dialog, items []*replay.Item, n int, done func() string) (*page, error) {
-	if n > maxRequests {
-		d.Lines = append(d.Lines, fmt.Sprintf("The console requests at most %d at once. Use the command.", maxRequests))
-	}
-	d.Nothing = n == 0 || n > maxRequests
-	if v.Method == http.MethodPost && !d.Nothing {
+	d.Nothing = n == 0
+	if v.Method == http.MethodPost && n > 0 {
 		if err := replay.Publish(v.Context(), s.deps.Client, items, rate, nil); err != nil {
 			return nil, err
 		}
 		d.Nothing, d.Also = true, ""
 		d.Lines = append([]string{done()}, replay.Skipped(replay.Verdicts(items))...)
 	}
-	return &page{template: "dialog.html", title: d.Title, data: d, command: d.command}, nil
+	return &page{
+		template: "dialog.html", Title: d.title, Data: d,
+		Command: command(append(d.command, fmt.Sprintf("--rate=%d/s", rate))...),
+	}, nil
 }
 
 // mayReplay returns an error if the NATS user may not replay.
@@ -62,7 +66,7 @@ func (v *visit) mayReplay() error {
 }
 
 // replay asks whether to replay the selected failures, and does so when the form is sent, without failures that are
-// newer than the dialog. With more than 2 maxRequests failures, it only shows the command.
+// newer than the dialog.
 func (s *Server) replay(v *visit) (*page, error) {
 	sel, err := v.selected()
 	if err == nil {
@@ -82,27 +86,17 @@ func (s *Server) replay(v *visit) (*page, error) {
 	if len(words) == 2 {
 		words = append(words, "--all")
 	}
-	words = append(words, fmt.Sprintf("--rate=%d/s", rate))
 	if v.FormValue(alsoRecovered) != "" {
 		sel.Values.Set(alsoRecovered, "1")
 		words = append(words, "--"+alsoRecovered)
 	}
-	d := &dialog{
-		Title: "Replay failures", Path: "/failures/replay", Back: sel.At("/failures"), Hidden: sel.Values,
-		command: command(words...),
+	d := &dialog{title: "Replay failures", Back: sel.At("/failures"), Hidden: sel.Values, command: words}
+	items, err := replay.Failures{Namespace: sel.Namespace, AlsoRecovered: sel.Values.Has(alsoRecovered)}.
+		Items(v.Context(), v.client, atMost(maxRequests, sel.Failures(v.Context(), v.client)))
+	if errors.Is(err, errTooMany) {
+		d.Lines = []string{errTooMany.Error()}
+		return s.answer(v, d, nil, 0, nil)
 	}
-	var found []operate.DeadLetter
-	for f, err := range sel.Failures(v.Context(), v.client) {
-		if err != nil {
-			return nil, err
-		}
-		if found = append(found, f); len(found) > 2*maxRequests {
-			d.Lines = []string{"Would replay more than " + printer.Plural(2*maxRequests, "failure") + "."}
-			return s.answer(v, d, nil, len(found), nil)
-		}
-		top = max(top, f.ID)
-	}
-	items, err := replay.Plan(v.Context(), v.client, each(found), sel.Values.Has(alsoRecovered))
 	if err != nil {
 		return nil, err
 	}
@@ -110,19 +104,26 @@ func (s *Server) replay(v *visit) (*page, error) {
 	if counts[replay.Recovered] > 0 {
 		d.Also = sel.At("/failures/replay", alsoRecovered, "1")
 	}
+	if len(items) > 0 { // the newest first
+		top = max(top, items[0].ID)
+	}
+	d.Hidden.Set("top", strconv.FormatUint(top, 10))
 	d.Button = "Replay " + printer.Plural(counts[replay.Wanted], "failure")
 	d.Lines = append([]string{"Would replay " + printer.Grouped(counts[replay.Wanted]) + of}, replay.Skipped(counts)...)
-	d.Hidden.Set("top", strconv.FormatUint(top, 10))
 	return s.answer(v, d, items, counts[replay.Wanted], func() string {
 		return "Replayed " + printer.Grouped(replay.Verdicts(items)[replay.Replayed]) + of +
 			" The page Failures shows their new state."
 	})
 }
 
-func each(all []operate.DeadLetter) iter.Seq2[operate.DeadLetter, error] {
+// atMost ends with errTooMany after n failures.
+func atMost(n int, all iter.Seq2[operate.DeadLetter, error]) iter.Seq2[operate.DeadLetter, error] {
 	return func(yield func(operate.DeadLetter, error) bool) {
-		for _, f := range all {
-			if !yield(f, nil) {
+		for f, err := range all {
+			if n--; n < 0 {
+				err = errTooMany
+			}
+			if !yield(f, err) || err != nil {
 				return
 			}
 		}
@@ -139,14 +140,17 @@ func (s *Server) refetch(v *visit) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := printer.Plural(len(items), "key")
+	n, all := len(items), printer.Plural(len(items), "key")
 	d := &dialog{
-		Title: "Fetch now", Button: "Fetch " + all, Path: "/refetch", Back: "/wants",
+		title: "Fetch now", Button: "Fetch " + all, Back: "/wants",
 		Lines:   []string{"Would fetch " + all + " now.", "Unchanged bodies are not written."},
 		Hidden:  url.Values{"namespace": {r.Namespace}, "name": {r.Name}, "host": {r.Host}},
-		command: command(append(append([]string{"curlctl", "refetch"}, r.Words()...), fmt.Sprintf("--rate=%d/s", rate))...),
+		command: append([]string{"curlctl", "refetch"}, r.Words()...),
 	}
-	return s.answer(v, d, items, len(items), func() string {
+	if n > maxRequests {
+		d.Lines, n = append(d.Lines, errTooMany.Error()), 0
+	}
+	return s.answer(v, d, items, n, func() string {
 		counts := replay.Verdicts(items)
 		return "Requested " + printer.Grouped(counts[replay.Replayed]+counts[replay.Already]) + " of " + all +
 			". The page Wanted shows their new state."

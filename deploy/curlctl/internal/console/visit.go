@@ -18,22 +18,23 @@ import (
 type visit struct {
 	*http.Request
 	server *Server
-	w      http.ResponseWriter
 	// client counts unreadable messages.
 	client *operate.Client
 }
 
 // page is the response to a visit.
 type page struct {
-	template, title string
-	status          int
-	data            any
-	// command shows the same in a terminal.
-	command string
-	// live is the query of livePage.
-	live url.Values
-	// refresh makes the script update the whole page every two seconds.
-	refresh bool
+	Title string
+	// Command shows the same in a terminal.
+	Command string
+	// Live is the query of livePage.
+	Live url.Values
+	// Refresh makes the script update the whole page every two seconds.
+	Refresh bool
+	Data    any
+
+	template string
+	status   int
 }
 
 // problem is an error with an HTTP status.
@@ -65,7 +66,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
-		v := &visit{Request: r.WithContext(ctx), server: s, w: w, client: s.deps.Client.Counting()}
+		v := &visit{Request: r.WithContext(ctx), server: s, client: s.deps.Client.Counting()}
 		began := time.Now()
 		var p *page
 		err := v.ParseForm()
@@ -80,11 +81,11 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		if err != nil {
 			known := s.problemOf(err, began)
 			p = &page{
-				template: "problem.html", title: http.StatusText(known.status), status: known.status, data: known.text,
-				command: "curlctl doctor", refresh: known.status == http.StatusServiceUnavailable,
+				template: "problem.html", Title: http.StatusText(known.status), status: known.status, Data: known.text,
+				Command: "curlctl doctor", Refresh: known.status == http.StatusServiceUnavailable,
 			}
 		}
-		v.write(p)
+		v.write(w, p)
 	}
 }
 
@@ -108,43 +109,43 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 	return &problem{kind.Status, text}
 }
 
-// navigation returns the pages of the menu. Each has a keyboard shortcut: g, then its Key.
+// destination is a page of the menu. Its keyboard shortcut is g, then the Key.
+type destination struct{ Path, Name, Key string }
+
 func navigation() []destination {
 	return []destination{
 		{"/", "Overview", "o"}, {"/failures", "Failures", "f"}, {"/wants", "Wanted", "w"}, {"/doctor", "Doctor", "d"},
 	}
 }
 
-type destination struct{ Path, Name, Key string }
-
-// frame is the layout around a page.
+// frame is a page with the layout around it.
 type frame struct {
-	Title, Path, Person, Server, Live, Command string
-	Nav                                        []destination
+	*page
+
+	Path, Person, Server string
+	Nav                  []destination
 	// Lost means that there is no connection to NATS.
-	Lost, Refresh, Replay bool
-	Last                  reading
-	Unread                int
-	Now                   time.Time
-	Page                  any
+	Lost, MayReplay bool
+	Last            reading
+	Unread          int
+	Now             time.Time
 }
 
-func (v *visit) write(p *page) {
+func (v *visit) write(w http.ResponseWriter, p *page) {
 	s := v.server
 	f := frame{
-		Title: p.title, Path: v.URL.Path, Person: s.access.name, Server: s.deps.Conn.Where, Live: "/live?" + p.live.Encode(),
-		Command: p.command, Nav: navigation(), Lost: !s.deps.Conn.Conn.IsConnected(), Refresh: p.refresh,
-		Replay: s.access.mayReplay, Last: s.cache.Last(), Now: s.deps.Now(), Page: p.data,
+		page: p, Path: v.URL.Path, Person: s.access.name, Server: s.deps.Conn.Where, Nav: navigation(),
+		Lost: !s.deps.Conn.Conn.IsConnected(), MayReplay: s.access.mayReplay, Last: s.cache.Last(), Now: s.deps.Now(),
 	}
 	f.Unread, _ = v.client.Unread.Count()
 	var text strings.Builder
-	if err := s.pages[p.template].ExecuteTemplate(&text, layout, f); err != nil {
-		http.Error(v.w, "Rendering failed: "+err.Error(), http.StatusInternalServerError)
+	if err := s.templates.ExecuteTemplate(&text, p.template, f); err != nil {
+		http.Error(w, "Rendering failed: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if p.status != 0 {
-		v.w.WriteHeader(p.status)
+		w.WriteHeader(p.status)
 	}
-	_, _ = io.WriteString(v.w, printer.Escaped(text.String()))
+	_, _ = io.WriteString(w, printer.Escaped(text.String()))
 }

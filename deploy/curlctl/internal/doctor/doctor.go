@@ -37,6 +37,14 @@ type Finding struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
+// Row returns the row of the finding.
+func (f Finding) Row() printer.Row {
+	return printer.Row{
+		Name: "check/" + f.Check, Object: f,
+		Cells: printer.Cells("CHECK", f.Check, "STATE", f.State, "DETAIL", f.Detail, "FIX", f.Fix),
+	}
+}
+
 // States of findings.
 const (
 	OK      = "ok"
@@ -187,7 +195,7 @@ func (d *diagnosis) consumers(ctx context.Context) {
 	var o keys.Overview
 	err := o.ReadConsumers(ctx, d.Client)
 	for _, c := range o.Consumers {
-		check, waiting := "consumer "+c.Name, printer.Plural(int(c.Backlog), "message")
+		check, waiting := "consumer "+c.Name, printer.Plural(c.Backlog, "message")
 		switch {
 		case o.Paused && c.Name == pipeline.FetcherConsumer:
 			d.add(check, Warning, "run `curlctl resume` to resume fetching", "paused, %s waiting", waiting)

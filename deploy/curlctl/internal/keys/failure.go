@@ -15,7 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
@@ -28,14 +27,10 @@ type Record struct {
 	// Reason as in Events.
 	Reason string `json:"reason"`
 	// Host of the URL.
-	Host      string `json:"host,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	ConfigMap string `json:"configMap,omitempty"`
-	Key       string `json:"key,omitempty"`
-	// UID of the ConfigMap.
-	UID string `json:"uid,omitempty"`
-	// URL without its query.
-	URL string `json:"url,omitempty"`
+	Host string `json:"host,omitempty"`
+	ConfigMapKey
+	Request
+
 	// Refresh interval, if any.
 	Refresh string `json:"refresh,omitempty"`
 	// Status of the last response, if there was one.
@@ -63,9 +58,8 @@ type Record struct {
 func NewRecord(f operate.DeadLetter) Record {
 	want, detail := f.Message.GetWant(), f.Message.GetFailure()
 	r := Record{
-		ID: f.ID, Reason: f.Reason, Host: f.Host,
-		Namespace: f.Key.Namespace, ConfigMap: f.Key.Name, Key: f.Key.Key, UID: want.GetUid(),
-		URL: weburl.WithoutQuery(want.GetUrl()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
+		ID: f.ID, Reason: f.Reason, Host: f.Host, ConfigMapKey: ConfigMapKey(f.Key), Request: RequestOf(want),
+		Refresh: every(want.GetRefresh().AsDuration()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
 		FirstFailedAt: timeOf(detail.GetFirstFailedAt()), LastFailedAt: timeOf(f.Message.GetLastFailedAt()),
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
@@ -74,9 +68,6 @@ func NewRecord(f operate.DeadLetter) Record {
 	}
 	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
 		r.TraceID = span.TraceID().String()
-	}
-	if refresh := want.GetRefresh().AsDuration(); refresh > 0 {
-		r.Refresh = duration.Format(refresh)
 	}
 	return r
 }
@@ -87,7 +78,7 @@ func (r Record) Row(now time.Time) printer.Row {
 		Name: "failure/" + strconv.FormatUint(r.ID, 10), Object: r,
 		Cells: printer.Cells(
 			"ID", r.ID, "AGE", printer.Age(now, r.KeptAt), "REASON", Reason(r.Reason, r.Status), "HOST", r.Host,
-			"NAMESPACE", r.Namespace, "CONFIGMAP", r.ConfigMap, "KEY", r.Key, "NOW", r.Now, "ATTEMPTS", r.Attempts,
+			"NAMESPACE", r.Namespace, "CONFIGMAP", r.Name, "KEY", r.Key, "NOW", r.Now, "ATTEMPTS", r.Attempts,
 		),
 		Wide: printer.Cells(
 			"FAILING SINCE", printer.Age(now, r.FirstFailedAt), "REPLAY OF", r.replayOf(), "URL", r.URL, "MESSAGE", r.Sentence,
@@ -106,7 +97,7 @@ func (r Record) replayOf() string {
 func (r Record) Fields(now time.Time) []printer.Field {
 	return []printer.Field{
 		{Name: "Failure", Value: r.ID},
-		{Name: "ConfigMap", Value: r.Namespace + "/" + r.ConfigMap},
+		{Name: "ConfigMap", Value: r.Namespace + "/" + r.Name},
 		{Name: "UID", Value: r.UID},
 		{Name: "Key", Value: r.Key},
 		{Name: "URL", Value: r.URL},

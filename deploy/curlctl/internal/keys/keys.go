@@ -4,7 +4,6 @@ package keys
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -20,72 +19,63 @@ import (
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
-// Key is a wanted key. It keeps no message, to save memory.
-type Key struct {
-	pipeline.Key
-	Request
+// URL is printed and encoded without its query, which may hold secrets.
+type URL string
 
-	// Host of the URL, which may be an address.
-	Host     string
-	Refresh  time.Duration
-	Cause    v1.Cause
-	Sequence uint64
-	// At is when the want was published.
-	At        time.Time
-	Condition keystate.Condition
+// String returns the URL without its query.
+func (u URL) String() string { return weburl.WithoutQuery(string(u)) }
+
+// MarshalText returns the URL without its query.
+func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
+
+// ConfigMapKey is a pipeline.Key in JSON output.
+type ConfigMapKey struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"configMap,omitempty"`
+	Key       string `json:"key,omitempty"`
 }
 
-// Listed is a key in JSON output.
-type Listed struct {
-	Namespace string `json:"namespace"`
-	ConfigMap string `json:"configMap"`
-	Key       string `json:"key,omitempty"`
-	UID       string `json:"uid,omitempty"`
+// Key is a wanted or annotated key with its state. It keeps no message, to save memory.
+type Key struct {
+	ConfigMapKey
+	Request
 	keystate.Condition
-	Host     string    `json:"host,omitempty"`
-	URL      string    `json:"url,omitempty"`
-	Refresh  string    `json:"refresh,omitempty"`
-	Cause    string    `json:"cause,omitempty"`
+
+	// Host of the URL, which may be an address.
+	Host string `json:"host,omitempty"`
+	// Refresh is the interval, if there is one.
+	Refresh string `json:"refresh,omitempty"`
+	Cause   string `json:"cause,omitempty"`
+	// Sequence of the want, which was published at WantedAt.
 	Sequence uint64    `json:"sequence,omitempty"`
 	WantedAt time.Time `json:"wantedAt,omitzero"`
 }
 
-// Listed returns the key for output.
-func (k *Key) Listed() Listed {
-	l := Listed{
-		Namespace: k.Namespace, ConfigMap: k.Name, Key: k.Key.Key, UID: k.UID, Condition: k.Condition, Host: k.Host,
-		URL: weburl.WithoutQuery(k.URL), Sequence: k.Sequence, WantedAt: k.At,
-	}
-	if k.Refresh > 0 {
-		l.Refresh = duration.Format(k.Refresh)
-	}
-	if k.Sequence > 0 {
-		l.Cause = pipeline.CauseName(k.Cause)
-	}
-	return l
-}
-
 // Row returns the row of the key in lists.
-func (k Key) Row(now time.Time) printer.Row { return k.Listed().Row(now) }
-
-// Row returns the row of the key in lists.
-func (l Listed) Row(now time.Time) printer.Row {
+func (k Key) Row(now time.Time) printer.Row {
 	next := ""
-	if !l.Next.IsZero() {
-		next = printer.Until(now, l.Next)
+	if !k.Next.IsZero() {
+		next = printer.Until(now, k.Next)
 	}
-	name := pipeline.Key{Namespace: l.Namespace, Name: l.ConfigMap, Key: l.Key}.String()
 	return printer.Row{
-		Name: "key/" + strings.TrimSuffix(name, "/"), Object: l,
+		Name: "key/" + strings.TrimSuffix(pipeline.Key(k.ConfigMapKey).String(), "/"), Object: k,
 		Cells: printer.Cells(
-			"STATE", l.State, "REASON", Reason(l.Reason, l.Status), "SINCE", printer.Age(now, l.Since), "NEXT TRY", next,
-			"HOST", l.Host, "NAMESPACE", l.Namespace, "CONFIGMAP", l.ConfigMap, "KEY", l.Key,
+			"STATE", k.State, "REASON", Reason(k.Reason, k.Status), "SINCE", printer.Age(now, k.Since), "NEXT TRY", next,
+			"HOST", k.Host, "NAMESPACE", k.Namespace, "CONFIGMAP", k.Name, "KEY", k.Key,
 		),
 		Wide: printer.Cells(
-			"CHECKED", printer.Age(now, l.LastAttempt), "WAITS FOR", l.WaitsFor, "ATTEMPTS", l.Attempts, "REFRESH", l.Refresh,
-			"URL", l.URL, "MESSAGE", l.Message,
+			"CHECKED", printer.Age(now, k.LastAttempt), "WAITS FOR", k.WaitsFor, "ATTEMPTS", k.Attempts, "REFRESH", k.Refresh,
+			"URL", k.URL, "MESSAGE", k.Message,
 		),
 	}
+}
+
+// every formats an interval (empty for none).
+func every(interval time.Duration) string {
+	if interval <= 0 {
+		return ""
+	}
+	return duration.Format(interval)
 }
 
 // Filter selects keys. Empty fields select all.
@@ -97,10 +87,10 @@ type Filter struct {
 
 // Selects reports whether the filter selects a key.
 func (f Filter) Selects(k *Key) bool {
-	c := k.Condition
 	return (f.Namespace == "" || k.Namespace == f.Namespace) && (f.Name == "" || k.Name == f.Name) &&
-		(f.Host == "" || k.HostIs(f.Host)) && (f.Reason == "" || c.Reason == f.Reason) &&
-		(!f.NotGood || !c.Good()) && (!f.Stale || c.Stale) && (!f.HeldBack || c.State == keystate.HeldBack)
+		(f.Host == "" || k.Host == strings.ToLower(f.Host) || pipeline.HostIs(string(k.URL), f.Host)) &&
+		(f.Reason == "" || k.Reason == f.Reason) &&
+		(!f.NotGood || !k.Good()) && (!f.Stale || k.Stale) && (!f.HeldBack || k.State == keystate.HeldBack)
 }
 
 // Reader reads the keys and timers of a namespace and name (empty: all).
@@ -114,15 +104,14 @@ type Reader struct {
 
 // Request identifies what a want fetches and for which object. Failures of another Request are not replayed.
 type Request struct {
-	UID string
-	// URL may hold secrets.
-	URL    string
-	SHA256 string
+	UID    string `json:"uid,omitempty"`
+	URL    URL    `json:"url,omitempty"`
+	SHA256 string `json:"-"`
 }
 
 // RequestOf returns the request of a want.
 func RequestOf(w *v1.Want) Request {
-	return Request{UID: w.GetUid(), URL: w.GetUrl(), SHA256: w.GetSha256()}
+	return Request{UID: w.GetUid(), URL: URL(w.GetUrl()), SHA256: w.GetSha256()}
 }
 
 // Timers are pending timers by key, without their wants.
@@ -144,45 +133,55 @@ func byKey(all iter.Seq2[operate.NextFetch, error]) (Timers, error) {
 
 // Read returns the wanted keys in the order of the stream, then annotated keys without a want, and the
 // pending timers.
-func (r Reader) Read(ctx context.Context) ([]Key, Timers, error) {
+func (r Reader) Read(ctx context.Context) (all []Key, timers Timers, err error) {
+	timers, err = r.Each(ctx, func(k Key) { all = append(all, k) })
+	return all, timers, err
+}
+
+// Each visits the keys like Read, one at a time, which takes less memory.
+func (r Reader) Each(ctx context.Context, visit func(Key)) (Timers, error) {
 	handled, err := r.Client.Handled(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	return r.each(ctx, handled, visit)
+}
+
+// each is Each if the fetchers have handled all requests up to the sequence handled.
+func (r Reader) each(ctx context.Context, handled uint64, visit func(Key)) (Timers, error) {
 	timers, err := byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	dues, err := byKey(r.Client.Dues(ctx, r.Namespace, r.Name, handled+1))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var all []Key
 	wanted := map[pipeline.Key]bool{}
 	for w, err := range r.Client.Wants(ctx, r.Namespace, r.Name) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		next, pending := timers[w.Key]
 		if !pending {
 			next = dues[w.Key]
 		}
-		wanted[w.Key] = true
-		all = append(all, r.key(w, next, handled))
+		if r.Objects != nil {
+			wanted[w.Key] = true
+		}
+		visit(r.key(w, next, handled))
 	}
-	all = append(all, r.Objects.unpublished(r.Namespace, r.Name, wanted, &keystate.Streams{}, r.Now)...)
-	return all, timers, nil
+	for _, k := range r.Objects.unpublished(r.Namespace, r.Name, wanted, &keystate.Streams{}, r.Now) {
+		visit(k)
+	}
+	return timers, nil
 }
 
-// key returns a wanted key with its condition. If nothing is scheduled, next has no Due.
+// key returns a wanted key. If nothing is scheduled, next has no Due.
 func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key {
-	k := Key{
-		Key: w.Key, Request: RequestOf(w.Want), Host: sentence.Host(w.Want.GetUrl()),
-		Refresh: w.Want.GetRefresh().AsDuration(), Cause: w.Want.GetCause(), Sequence: w.Sequence, At: w.At,
-	}
 	spec := keystate.SpecOfWant(w.Want)
 	streams := keystate.Streams{
-		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: k.Cause == v1.Cause_CAUSE_AUDIT,
+		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
 	}
 	if next.Due.GetWantSequence() == w.Sequence {
 		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.IsDue
@@ -192,24 +191,23 @@ func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key 
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
 		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
 	}
-	k.Condition = keystate.Of(spec, shown, &streams, r.Now)
-	return k
-}
-
-// HostIs reports whether a name or an address is the host of the key.
-func (k *Key) HostIs(host string) bool {
-	return k.Host == strings.ToLower(host) || pipeline.HostIs(k.URL, host)
+	return Key{
+		ConfigMapKey: ConfigMapKey(w.Key), Request: RequestOf(w.Want), Condition: keystate.Of(spec, shown, &streams, r.Now),
+		Host: sentence.Host(w.Want.GetUrl()), Refresh: every(w.Want.GetRefresh().AsDuration()),
+		Cause: pipeline.CauseName(w.Want.GetCause()), Sequence: w.Sequence, WantedAt: w.At,
+	}
 }
 
 // Compare sorts by namespace, name and key.
-func Compare(a, b pipeline.Key) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Key,
-		b.Key))
+func Compare(a, b ConfigMapKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
 }
 
 // Find returns a key of a sorted list, or nil.
 func Find(sorted []Key, key pipeline.Key) *Key {
-	at, found := slices.BinarySearchFunc(sorted, key, func(a Key, b pipeline.Key) int { return Compare(a.Key, b) })
+	at, found := slices.BinarySearchFunc(sorted, ConfigMapKey(key), func(a Key, b ConfigMapKey) int {
+		return Compare(a.ConfigMapKey, b)
+	})
 	if !found {
 		return nil
 	}
@@ -218,26 +216,14 @@ func Find(sorted []Key, key pipeline.Key) *Key {
 
 // One reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to
 // the sequence handled.
-func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (*Key, error) {
-	want, err := r.Client.Wanted(ctx, key)
-	switch {
-	case errors.Is(err, pipeline.ErrMalformed):
-		return &Key{Key: key}, nil
-	case err != nil, want.Sequence == 0:
-		return nil, err
-	}
-	next, err := r.Client.PendingTimer(ctx, key)
-	switch {
-	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
-		next = operate.NextFetch{}
-		if due, err := r.Client.LastDue(ctx, key); err == nil && due > handled {
-			handled = 0 // a due is waiting, so the key is pending
+func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (found *Key, err error) {
+	r.Client, r.Namespace, r.Name = r.Client.Counting(), key.Namespace, key.Name
+	_, err = r.each(ctx, handled, func(k Key) {
+		if k.ConfigMapKey == ConfigMapKey(key) {
+			found = &k
 		}
-	case err != nil:
-		return nil, err
-	}
-	found := r.key(want, next, handled)
-	return &found, nil
+	})
+	return found, err
 }
 
 // States of a key whose request failed earlier, next to those of a key.
@@ -257,8 +243,8 @@ func StateNow(failed Request, k *Key) string {
 		return Gone
 	case failed != k.Request:
 		return Changed
-	case k.Condition.Good():
+	case k.Good():
 		return Recovered
 	}
-	return string(k.Condition.State)
+	return string(k.State)
 }

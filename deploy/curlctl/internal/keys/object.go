@@ -127,7 +127,7 @@ func (o *Object) unpublished(
 		if p := o.Status.Problem; p != nil {
 			c.Since = p.Since
 		}
-		all = append(all, Key{Key: at, Request: Request{UID: string(o.UID)}, Condition: c})
+		all = append(all, Key{ConfigMapKey: ConfigMapKey(at), Request: Request{UID: string(o.UID)}, Condition: c})
 	}
 	for _, pair := range o.Request.Pairs {
 		if at.Key = pair.Key; wanted[at] {
@@ -138,8 +138,8 @@ func (o *Object) unpublished(
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}
 		all = append(all, Key{
-			Key: at, Request: Request{UID: string(o.UID), URL: pair.URL}, Host: sentence.Host(pair.URL),
-			Refresh: o.Request.Interval(pair.Key), Condition: state,
+			ConfigMapKey: ConfigMapKey(at), Request: Request{UID: string(o.UID), URL: URL(pair.URL)}, Condition: state,
+			Host: sentence.Host(pair.URL), Refresh: every(o.Request.Interval(pair.Key)),
 		})
 	}
 	return all

@@ -80,7 +80,7 @@ func ReadOverview(
 	if err != nil {
 		return o, err
 	}
-	slices.SortFunc(all, func(a, b Key) int { return Compare(a.Key, b.Key) })
+	slices.SortFunc(all, func(a, b Key) int { return Compare(a.ConfigMapKey, b.ConfigMapKey) })
 	o.Keys, o.Now, o.Groups = all, Count(all), Groups(all)
 	for _, t := range timers {
 		o.Timers.Add(t.At, now)
@@ -246,24 +246,23 @@ func Groups(all []Key) []Group {
 	}
 	index, since := map[id]*Group{}, map[id][]time.Time{}
 	for _, k := range all {
-		c := k.Condition
-		if c.Good() {
+		if k.Good() {
 			continue
 		}
-		of := id{c.State, c.Reason, c.Status, k.Host}
+		of := id{k.State, k.Reason, k.Status, k.Host}
 		g := index[of]
 		if g == nil {
-			g = &Group{State: c.State, Reason: c.Reason, Status: c.Status, Host: k.Host, Namespaces: Tally{}}
+			g = &Group{State: k.State, Reason: k.Reason, Status: k.Status, Host: k.Host, Namespaces: Tally{}}
 			index[of] = g
 		}
 		g.Count++
 		g.Namespaces[k.Namespace]++
-		if !c.Next.IsZero() && (g.Next.IsZero() || c.Next.Before(g.Next)) {
-			g.Next = c.Next
+		if !k.Next.IsZero() && (g.Next.IsZero() || k.Next.Before(g.Next)) {
+			g.Next = k.Next
 		}
-		g.Paused = g.Paused || strings.HasPrefix(c.WaitsFor, "pause")
-		if !c.Since.IsZero() {
-			since[of] = append(since[of], c.Since)
+		g.Paused = g.Paused || strings.HasPrefix(k.WaitsFor, "pause")
+		if !k.Since.IsZero() {
+			since[of] = append(since[of], k.Since)
 		}
 	}
 	groups := make([]Group, 0, len(index))
@@ -306,8 +305,8 @@ func (c Counts) Bad() (bad int) {
 func Count(all []Key) Counts {
 	n := Counts{}
 	for _, k := range all {
-		if k.Condition.State != keystate.Ignored {
-			n[k.Condition.State]++
+		if k.State != keystate.Ignored {
+			n[k.State]++
 		}
 	}
 	return n

@@ -14,8 +14,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
@@ -33,14 +31,14 @@ type TimelineEntry struct {
 // Pair is one pair of the annotation in JSON output.
 type Pair struct {
 	Key     string `json:"key"`
-	URL     string `json:"url"`
+	URL     URL    `json:"url"`
 	Refresh string `json:"refresh,omitempty"`
 	SHA256  string `json:"sha256,omitempty"`
 }
 
 // String formats a pair for people.
 func (p Pair) String() string {
-	text := p.Key + " = " + p.URL
+	text := p.Key + " = " + p.URL.String()
 	if p.Refresh != "" {
 		text += ", every " + p.Refresh
 	}
@@ -61,7 +59,7 @@ type View struct {
 	// Ignored says why the watcher ignores the object.
 	Ignored string `json:"ignored,omitempty"`
 	// Keys are the wanted and the annotated keys.
-	Keys     []Listed        `json:"keys,omitempty"`
+	Keys     []Key           `json:"keys,omitempty"`
 	Watcher  *Watcher        `json:"watcher,omitempty"`
 	Timeline []TimelineEntry `json:"timeline"`
 
@@ -74,8 +72,8 @@ func (v *View) Known() bool {
 	return v.Exists || v.Watcher != nil || len(v.Timeline) > 0 || len(v.Keys) > 0
 }
 
-// Fields returns everything but keys and timeline for people.
-func (v *View) Fields() (fields []printer.Field) {
+// Fields returns everything but the timeline for people.
+func (v *View) Fields(now time.Time) (fields []printer.Field) {
 	add := func(name string, value any) { fields = append(fields, printer.Field{Name: name, Value: value}) }
 	name := v.Namespace + "/" + v.ConfigMap
 	if v.Watcher != nil {
@@ -103,7 +101,27 @@ func (v *View) Fields() (fields []printer.Field) {
 	for _, note := range v.Notes {
 		add("Note", note)
 	}
+	for _, k := range v.Keys {
+		if k.State != keystate.Ignored {
+			add("Key "+k.Key, describe(now, k.Condition))
+		}
+	}
 	return fields
+}
+
+// describe formats a condition as one sentence.
+func describe(now time.Time, c keystate.Condition) string {
+	text := strings.TrimSpace(string(c.State) + " " + Reason(c.Reason, c.Status))
+	if !c.Since.IsZero() && !c.Good() {
+		text += " for " + printer.Age(now, c.Since)
+	}
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
+	if c.Next.After(now) && !c.Good() {
+		text += ", next try in " + printer.Until(now, c.Next)
+	}
+	return text
 }
 
 // Row returns the row of the entry in lists.
@@ -146,11 +164,9 @@ func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 		}
 	}
 	for _, pair := range request.Pairs {
-		ask := Pair{Key: pair.Key, URL: weburl.WithoutQuery(pair.URL), SHA256: request.SHA256[pair.Key]}
-		if interval := request.Interval(pair.Key); interval > 0 {
-			ask.Refresh = duration.Format(interval)
-		}
-		v.Asks = append(v.Asks, ask)
+		v.Asks = append(v.Asks, Pair{
+			Key: pair.Key, URL: URL(pair.URL), Refresh: every(request.Interval(pair.Key)), SHA256: request.SHA256[pair.Key],
+		})
 	}
 	if read.Unreadable {
 		v.Problem = strings.TrimPrefix(v.Problem+", and ", ", and ") + "the status annotation is unreadable"
@@ -163,7 +179,7 @@ func (v *View) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.HasBody() {
-			from := cmp.Or(weburl.WithoutQuery(e.URL), "the history")
+			from := cmp.Or(URL(e.URL).String(), "the history")
 			detail := fmt.Sprintf("%d bytes, sha256 %s…, from %s", e.Size, e.SHA256[:12], from)
 			if e.Binary {
 				detail += ", in binaryData because it is not text"
@@ -176,7 +192,7 @@ func (v *View) readStatus(state status.Status) {
 				detail += ": " + message
 			}
 			if e.Attempts > 0 { // KeyExists has no attempts
-				detail += ", " + printer.Plural(int(e.Attempts), "attempt") + " when it was reported"
+				detail += ", " + printer.Plural(e.Attempts, "attempt") + " when it was reported"
 			}
 			v.add(e.Since, "failing since", key, detail)
 		}
@@ -215,11 +231,11 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 		return err
 	}
 	for _, k := range found {
-		if k.Key.Key != "" {
-			v.Keys = append(v.Keys, k.Listed())
+		if k.Key != "" {
+			v.Keys = append(v.Keys, k)
 		}
 		if k.Sequence > 0 {
-			v.add(k.At, "wanted", k.Key.Key, pipeline.CauseName(k.Cause)+": "+weburl.WithoutQuery(k.URL))
+			v.add(k.WantedAt, "wanted", k.Key, k.Cause+": "+k.URL.String())
 		}
 	}
 	for _, t := range timers {
@@ -230,7 +246,7 @@ func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time
 		if err != nil {
 			return err
 		}
-		attempts := printer.Plural(int(f.Message.GetFailure().GetAttempts()), "attempt")
+		attempts := printer.Plural(f.Message.GetFailure().GetAttempts(), "attempt")
 		detail := fmt.Sprintf("failure %d: %s after %s", f.ID, f.Reason, attempts)
 		if of := f.Message.GetReplayOf(); of > 0 {
 			detail += fmt.Sprintf(", replay of %d", of)

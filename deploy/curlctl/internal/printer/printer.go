@@ -11,7 +11,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -287,11 +286,11 @@ func Clock(at time.Time) string {
 	return at.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// Plural returns a number and a noun.
-func Plural(n int, noun string) string {
+// Plural returns a number of any integer type and a noun.
+func Plural(n any, noun string) string {
 	text := Grouped(n) + " " + noun
 	switch {
-	case n == 1:
+	case strings.HasPrefix(text, "1 "):
 	case strings.HasSuffix(noun, "ch"):
 		text += "es"
 	default:
@@ -300,9 +299,9 @@ func Plural(n int, noun string) string {
 	return text
 }
 
-// Grouped formats a number with a comma between thousands.
-func Grouped(n int) string {
-	digits := strconv.Itoa(n)
+// Grouped formats an integer of any type with a comma between thousands.
+func Grouped(n any) string {
+	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}

@@ -4,7 +4,6 @@ package replay
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -61,71 +60,56 @@ type Item struct {
 	request keys.Request
 }
 
-// Plan compares each failure with the current want and its timer. Only the newest of a key is replayed. Keys
-// that were fetched since are replayed only with alsoRecovered.
-func Plan(
-	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error], alsoRecovered bool,
-) ([]*Item, error) {
-	var items []*Item
+// Failures says which failures are replayed: only the newest of a key, and only if its request is still wanted.
+type Failures struct {
+	// Namespace of the failures (empty: all).
+	Namespace string
+	// AlsoRecovered includes keys that were fetched since.
+	AlsoRecovered bool
+	// Retrying adds the keys of Namespace that are between two retries, so that they fail without a failure in the record.
+	Retrying bool
+}
+
+// Items compares each failure with the current state of its key.
+func (o Failures) Items(
+	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error],
+) (items []*Item, err error) {
 	for f, err := range failures {
 		if err != nil {
 			return nil, err
 		}
-		item := &Item{
-			ID: f.ID, Key: f.Key, Verdict: Wanted,
-			request: keys.RequestOf(f.Message.GetWant()),
-		}
+		item := &Item{ID: f.ID, Key: f.Key, Verdict: Gone, request: keys.RequestOf(f.Message.GetWant())}
 		if f.Message.GetWant() == nil {
 			item.Verdict = Unreadable
 		}
 		items = append(items, item)
 	}
 	slices.SortFunc(items, func(a, b *Item) int { return cmp.Compare(b.ID, a.ID) })
-	seen := map[pipeline.Key]bool{}
+	newest := map[pipeline.Key]*Item{}
 	for _, item := range items {
-		if item.Verdict == Wanted && seen[item.Key] {
+		if newest[item.Key] == nil {
+			newest[item.Key] = item
+		} else if item.Verdict != Unreadable {
 			item.Verdict = Older
 		}
-		seen[item.Key] = true
 	}
-	reader := keys.Reader{Client: client, Now: time.Now()}
-	handled, err := client.Handled(ctx)
-	if err != nil {
-		return nil, err
+	r := keys.Reader{Client: client.Counting(), Namespace: o.Namespace, Now: time.Now()}
+	if len(items) == 1 && !o.Retrying {
+		r.Namespace, r.Name = items[0].Key.Namespace, items[0].Key.Name
 	}
-	err = each(ctx, items, isWanted, nil, func(ctx context.Context, item *Item) error {
-		return retry(ctx, func(ctx context.Context) error {
-			key, err := reader.One(ctx, item.Key, handled)
-			if err != nil {
-				return fmt.Errorf("check failure %d: %w", item.ID, err)
+	_, err = r.Each(ctx, func(k keys.Key) {
+		item := newest[pipeline.Key(k.ConfigMapKey)]
+		switch {
+		case item == nil && o.Retrying && (k.State == keystate.Failing || k.Attempts > 0):
+			items = append(items, &Item{Key: pipeline.Key(k.ConfigMapKey), Verdict: Wanted})
+		case item != nil && item.Verdict == Gone:
+			item.Verdict = Wanted
+			if now := Verdict(keys.StateNow(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
+				item.Verdict = now
 			}
-			verdict := Verdict(keys.StateNow(item.request, key))
-			if verdict == Gone || verdict == Changed || verdict == Recovered && !alsoRecovered {
-				item.Verdict = verdict
-			}
-			return nil
-		})
+		}
 	})
 	return items, err
-}
-
-// Retrying adds the keys of a namespace (empty: all) that fail and have no item, because they are between two retries.
-func Retrying(ctx context.Context, client *operate.Client, namespace string, items []*Item) ([]*Item, error) {
-	known := map[pipeline.Key]bool{}
-	for _, item := range items {
-		known[item.Key] = true
-	}
-	for t, err := range client.Timers(ctx, namespace, "") {
-		if err != nil {
-			return nil, err
-		}
-		streams := keystate.Streams{Wanted: true, Taken: true, Due: t.Due, At: t.At, SetAt: t.SetAt}
-		c := keystate.Of(keystate.Spec{}, nil, &streams, time.Now())
-		if (c.State == keystate.Failing || c.Attempts > 0) && !known[t.Key] {
-			items = append(items, &Item{Key: t.Key, Verdict: Wanted})
-		}
-	}
-	return items, nil
 }
 
 // Refetch selects wanted keys to fetch without a failure. Empty fields select all.
