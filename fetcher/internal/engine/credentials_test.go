@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,9 +26,10 @@ var _ = Describe("Credentials", func() {
 		signer *signature.Signer
 		mu     sync.Mutex
 		seen   []string
+		status int
 	)
 	BeforeEach(func() {
-		w, seen = newWorld(natstest.Options{}, pipeline.Topology{}), nil
+		w, seen, status = newWorld(natstest.Options{}, pipeline.Topology{}), nil, http.StatusOK
 		o = serve(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -38,20 +38,27 @@ var _ = Describe("Credentials", func() {
 				http.Redirect(w, r, "/private/moved", http.StatusFound)
 				return
 			}
-			if strings.HasSuffix(r.URL.Path, "/denied") {
-				w.WriteHeader(http.StatusUnauthorized)
+			w.Header().Set("ETag", `"v1"`)
+			if r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusNotModified)
+				return
 			}
-			_, _ = io.WriteString(w, "hello there")
+			w.WriteHeader(status)
+			if r.URL.Path == "/private/moved" {
+				_, _ = io.WriteString(w, "for <"+r.Header.Get("Authorization")+">")
+			}
 		})
 		seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
 		signer = must(signature.LoadSigner(seed))
 		at := must(url.Parse(o.URL))
-		headers := writeFile("headers.yaml", fmt.Appendf(nil,
-			"- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], headers: {Authorization: %s}}",
-			at.Hostname(), at.Port(), key.Namespace, secret))
+		headers := ""
+		for _, entry := range [][2]string{{key.Namespace, secret}, {"a", "of a"}, {"b, c", "of b"}} {
+			headers += fmt.Sprintf("- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], "+
+				"headers: {Authorization: %s}}\n", at.Hostname(), at.Port(), entry[0], entry[1])
+		}
 		f = w.fetcher(func(o *fetcherOptions) {
-			o.get.HeaderFile = headers
+			o.get.HeaderFile = writeFile("headers.yaml", []byte(headers))
 			o.signatures = must(signature.LoadVerifier(keys))
 		})
 	})
@@ -126,7 +133,49 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
 	})
 
+	It("separate the GETs of namespaces that may send others, be it a body, a 304 or a failure", func() {
+		namespaces := []string{"a", "b", "c", "none", "neither"}
+		// visit makes the fetcher handle a message of each namespace, and returns the requests.
+		visit := func(message func(namespace string)) []string {
+			GinkgoHelper()
+			before := len(sent())
+			for _, namespace := range namespaces {
+				message(namespace)
+				f.step()
+			}
+			return sent()[before:]
+		}
+		due := func(namespace string) *v1.Due {
+			return w.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key}).Due
+		}
+		each := []string{
+			"/moved ", "/private/moved of a", "/moved ", "/private/moved of b", "/moved ", "/private/moved ",
+		}
+		Expect(visit(func(namespace string) {
+			w.publish(signed("/moved", in(namespace), every(time.Hour)))
+		})).To(Equal(each))
+		bodies := map[string]string{}
+		for _, r := range w.takeResults() {
+			bodies[r.GetWant().GetNamespace()] = string(r.GetContent().GetBody())
+		}
+		Expect(bodies).To(Equal(map[string]string{
+			"a": "for <of a>", "b": "for <of b>", "c": "for <of b>", "none": "for <>", "neither": "for <>",
+		}))
+		By("refreshing")
+		w.clock.Advance(time.Hour)
+		Expect(visit(func(namespace string) { w.fire(due(namespace)) })).To(Equal(each))
+		Expect(w.results()).To(BeEmpty())
+		By("failing")
+		status = http.StatusNotFound
+		w.clock.Advance(time.Hour)
+		Expect(visit(func(namespace string) { w.publish(signed("/moved", in(namespace))) })).To(Equal(each))
+		for _, d := range w.deadLetters() {
+			Expect(string(d.GetSnippet())).To(Equal(bodies[d.GetWant().GetNamespace()]))
+		}
+	})
+
 	It("are named by their source if refused, and appear in no message", func() {
+		status = http.StatusUnauthorized
 		f.fetch(signed("/private/denied"))
 		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
 		Expect(w.deadLetters()).To(HaveLen(1))

@@ -162,6 +162,8 @@ var _ = Describe("credentials", func() {
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: "*.example.com", namespaces: ["team-*"], headers: {X-A: c}}
 `)
+		cfg.TeamFile = writeFile("teams.json",
+			`[{"host": "team.example.org", "namespaces": ["team-a"], "source": "Secret x", "headers": {"X-A": "d"}}]`)
 		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
 		share := func(namespace, other, url string) bool {
 			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{
@@ -181,6 +183,8 @@ var _ = Describe("credentials", func() {
 		Expect(share("team-a", "team-b", "https://www.example.com/")).To(BeTrue())
 		Expect(share("team-a", "other", "https://www.example.com/")).To(BeFalse())
 		Expect(share("team-a", "other", "https://example.org/")).To(BeTrue())
+		Expect(share("team-a", "team-b", "https://team.example.org/")).To(BeFalse())
+		Expect(share("team-b", "other", "https://team.example.org/")).To(BeTrue())
 	})
 
 	It("come from the content of the file when the request was resolved", func(ctx SpecContext) {
