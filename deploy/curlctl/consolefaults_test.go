@@ -3,12 +3,10 @@ package curlctl_test
 import (
 	"net/http"
 	"os"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -66,21 +64,6 @@ var _ = Describe("The console", func() {
 		code, text := b.at("/failures")
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
 		Expect(text).To(And(ContainSubstring(pipeline.Failures), ContainSubstring("curlctl setup")))
-	})
-
-	It("serves every page with a wrong clock", func(ctx SpecContext) {
-		w := newWorld(ctx)
-		want := w.timed(ctx, cm(1), "https://a.example.com/", &v1.Due{Cause: v1.Cause_CAUSE_RECHECK}, time.Hour)
-		w.fail(ctx, want, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
-		for _, off := range []time.Duration{-630 * time.Second, 630 * time.Second} {
-			b := w.openAt(func() time.Time { return time.Now().Add(off) }).enter()
-			for _, path := range []string{
-				"/", "/failures", "/failures/1", "/wants", "/objects/default/cm-001", "/doctor",
-			} {
-				b.page(path)
-			}
-			b.stop()
-		}
 	})
 
 	It("allows links from other sites, but no other requests", func(ctx SpecContext) {

@@ -42,6 +42,7 @@ var _ = Describe("failures", func() {
 	It("selects failures by reason, host, namespace, name, key and time", func(ctx SpecContext) {
 		Expect(names(ctx, "--reason=Timeout")).To(Equal([]string{"failure/3", "failure/2"}))
 		Expect(names(ctx, "--host=A.example.com")).To(Equal([]string{"failure/3", "failure/1"}))
+		Expect(names(ctx, "--host=*")).To(BeEmpty(), "values are not patterns")
 		Expect(names(ctx, "-n", "shop")).To(Equal([]string{"failure/3"}))
 		Expect(names(ctx, "--name=cm-001")).To(Equal([]string{"failure/1"}))
 		Expect(names(ctx, "--key=k")).To(Equal([]string{"failure/3"}))

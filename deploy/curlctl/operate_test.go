@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,56 +18,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
-
-var _ = Describe("The client of operators", func() {
-	var (
-		js     jetstream.JetStream
-		client *operate.Client
-	)
-	BeforeEach(func() {
-		_, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		client = operate.NewClient(js)
-	})
-
-	wanted := func(k pipeline.Key) *v1.Due {
-		GinkgoHelper()
-		due := natstest.Due(GinkgoTB(), js, k)
-		due.Cause, due.ReplayOf = v1.Cause_CAUSE_REPLAY, 7
-		return due
-	}
-
-	It("lists wants and timers by object", func(ctx SpecContext) {
-		Expect(client.OldestWant(ctx, 1)).Error().To(MatchError(pipeline.ErrNoMessage))
-		for i := range 600 { // more than two batches
-			due := wanted(natstest.Numbered(i))
-			Expect(client.SetTimer(ctx, due, time.Now().Add(time.Hour))).Error().NotTo(HaveOccurred())
-		}
-		key := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
-		gone := wanted(key)
-		Expect(client.PublishTombstone(ctx, key, gone.GetWantSequence())).Error().NotTo(HaveOccurred())
-
-		count := func(namespace, name string) (wants, timers int) {
-			for w, err := range client.Wants(ctx, namespace, name) {
-				Expect(err).NotTo(HaveOccurred())
-				Expect(w.Want.GetUrl()).NotTo(BeEmpty())
-				wants++
-			}
-			for _, err := range client.Timers(ctx, namespace, name) {
-				Expect(err).NotTo(HaveOccurred())
-				timers++
-			}
-			return wants, timers
-		}
-		wants, timers := count("", "")
-		Expect([]int{wants, timers}).To(Equal([]int{600, 600}))
-		wants, timers = count("default", "cm-00007")
-		Expect([]int{wants, timers}).To(Equal([]int{1, 1}))
-		wants, timers = count("other", "")
-		Expect([]int{wants, timers}).To(Equal([]int{0, 0}))
-		at := suitetest.Must(client.OldestWant(ctx, 1))
-		Expect(at).To(BeTemporally("~", time.Now(), 30*time.Second))
-	})
-})
 
 var _ = Describe("Dead letters", func() {
 	const many = 1500 // more than one window
@@ -110,31 +59,12 @@ var _ = Describe("Dead letters", func() {
 		Expect(one.Host).To(Equal("b.example.com"))
 	})
 
-	It("are selected by subject", func(ctx SpecContext) {
-		rare := []uint64{1208, 908, 608, 308, 8}
-		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com"})).To(Equal(rare))
-		Expect(ids(ctx, operate.DeadLetterFilter{Reason: "BadStatus", Namespace: "default"})).To(Equal(rare))
-		Expect(ids(ctx, operate.DeadLetterFilter{Name: "cm-00042"})).To(Equal([]uint64{43}))
-		Expect(ids(ctx, operate.DeadLetterFilter{Host: "*"})).To(BeEmpty(), "values are not patterns")
-		Expect(client.CountDeadLetters(ctx, operate.DeadLetterFilter{})).To(Equal(map[operate.ReasonHost]uint64{
-			{Reason: "Timeout", Host: "a.example.com"}: many - 5, {Reason: "BadStatus", Host: "b.example.com"}: 5,
-		}))
-	})
-
 	It("continue below the last ID", func(ctx SpecContext) {
 		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
 		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
 		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
-	})
-
-	It("end with an error if the stream is missing", func(ctx SpecContext) {
-		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
-		for _, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
-			Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
-		}
-		Expect(client.DeadLetter(ctx, 1)).Error().To(MatchError(jetstream.ErrStreamNotFound))
 	})
 })
 

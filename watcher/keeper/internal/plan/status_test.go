@@ -22,30 +22,27 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
-var _ = It("adds the message of the rule that a body does not meet", func() {
-	const url = "https://rules.example.com/"
-	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`,
-	}}})
-	rules := []watchv1.Rule{{Rule: "true", Message: "other"}, {Rule: "false", Message: "no rules yet"}}
-	s := plan.Compute(plan.Input{
-		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
-		Target: t, Applied: true, Now: time.Now(),
+// shown returns the status of a Watcher whose ConfigMap has these annotations, and whose source has these rules.
+func shown(annotations map[string]string, rules ...watchv1.Rule) watchv1.WatcherStatus {
+	GinkgoHelper()
+	return plan.Compute(plan.Input{
+		Plan:    &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Target:  compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
+		Applied: true, Now: time.Now(),
 	})
+}
+
+var _ = It("adds the message of the rule that a body does not meet", func() {
+	s := shown(map[string]string{annotation.StatusKey: `{"k":{"url":"` + url + `","error":"ContentRejected","rule":2}}`},
+		watchv1.Rule{Rule: "true", Message: "other"}, watchv1.Rule{Rule: "false", Message: "no rules yet"})
 	Expect(s.Conditions).To(ContainElement(And(
 		HaveField("Type", watchv1.ConditionFresh), HaveField("Message", ContainSubstring("ContentRejected (no rules yet)")))))
 })
 
 var _ = It("A key that another installation fetched is not shown as fetched", func() {
-	const url = "https://rules.example.com/"
-	t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+	s := shown(map[string]string{
 		annotation.DefaultKey: "k=" + url, "other.io/curl": "k=" + url,
-		annotation.StatusKey: `{"k":{"url":"` + url + `","annotation":"other.io/curl","sha256":"` +
-			strings.Repeat("a", 64) + `"}}`,
-	}}})
-	s := plan.Compute(plan.Input{
-		Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
-		Target: t, Applied: true, Now: time.Now(),
+		annotation.StatusKey: `{"k":{"url":"` + url + `","annotation":"other.io/curl","sha256":"` + sum + `"}}`,
 	})
 	Expect(s.Sources).To(ConsistOf(And(HaveField("State", watchv1.Failing), HaveField("Reason", "KeyExists"),
 		HaveField("SHA256", BeEmpty()))))
@@ -53,14 +50,7 @@ var _ = It("A key that another installation fetched is not shown as fetched", fu
 
 var _ = DescribeTable("A status whose ConfigMap has a manually edited reason is accepted by the API server",
 	func(written, reason string) {
-		const url = "https://rules.example.com/"
-		t := compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`,
-		}}})
-		s := plan.Compute(plan.Input{
-			Plan:   &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}},
-			Target: t, Applied: true, Now: time.Now(),
-		})
+		s := shown(map[string]string{annotation.StatusKey: `{"k":{"url":"` + url + `","error":"` + written + `"}}`})
 		Expect(validation.ValidateConditions(s.Conditions, field.NewPath("status"))).To(BeEmpty())
 		Expect(s.Sources).To(ConsistOf(HaveField("Reason", reason)))
 		Expect(s.Conditions).To(ContainElement(And(HaveField("Type", watchv1.ConditionFresh), HaveField("Reason", reason))))
@@ -148,6 +138,28 @@ func summary(s watchv1.WatcherStatus) string {
 	return strings.Join(parts, " ")
 }
 
+// one returns the Input of a Watcher with an entry of its source.
+func one(e status.Entry, change ...func(*plan.Input)) plan.Input {
+	return input(map[string]status.Entry{"a": e}, change...)
+}
+
+func forbidden(e status.Entry) status.Entry { return terminal(failing(e, "AddressDenied")) }
+
+// problem makes the Watcher one that cannot be compiled.
+func problem(in *plan.Input) {
+	in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
+}
+
+func unapplied(in *plan.Input) { in.Applied = false }
+func unused(in *plan.Input)    { in.Plan.Sources = nil }
+
+// Conditions of several states.
+const (
+	fetching = "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing"
+	fine     = "Ready=True/Ready Fresh=True/Fresh"
+)
+
+// The table of package keystate has the states of keys.
 var _ = DescribeTable("The conditions of a Watcher",
 	func(in plan.Input, conditions, fetched string) {
 		s := plan.Compute(in)
@@ -156,103 +168,69 @@ var _ = DescribeTable("The conditions of a Watcher",
 		Expect(s.ObservedGeneration).To(Equal(int64(3)))
 		Expect(s.ConfigMapName).To(Equal("rules-config"))
 	},
-	Entry("while the ConfigMap is applied", input(nil, func(in *plan.Input) { in.Applied, in.Target = false, nil }),
-		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with the body, while an edit is applied",
-		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) { in.Applied = false }),
+	Entry("while the ConfigMap is applied", input(nil, unapplied, func(in *plan.Input) { in.Target = nil }),
+		fetching, "0/1"),
+	Entry("with the body, while an edit is applied", one(written(), unapplied),
 		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
-	Entry("before the first fetch", input(nil),
-		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with the body", input(map[string]status.Entry{"a": written()}),
-		"Ready=True/Ready Fresh=True/Fresh", "1/1"),
-	Entry("with the body of another URL",
-		input(map[string]status.Entry{"a": {URL: "https://example.com/old", SHA256: sum}}),
-		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of another digest than requested",
-		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) {
-			in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
-		}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("with a body of the requested digest", input(map[string]status.Entry{"a": written()}, func(in *plan.Input) {
-		in.Plan.Sources[0].SHA256 = sum
-	}), "Ready=True/Ready Fresh=True/Fresh", "1/1"),
-	Entry("with an entry copied from another object", input(map[string]status.Entry{"a": func() status.Entry {
+	Entry("before the first fetch", input(nil), fetching, "0/1"),
+	Entry("with the body", one(written()), fine, "1/1"),
+	Entry("with a body of another digest than requested", one(written(), func(in *plan.Input) {
+		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
+	}), fetching, "0/1"),
+	Entry("with an entry copied from another object", one(func() status.Entry {
 		e := written()
 		e.UIDMark = status.UIDMark("other")
 		return e
-	}()}), "Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
+	}()), fetching, "0/1"),
 	Entry("when another manager keeps its value in the key",
-		input(map[string]status.Entry{"a": written()}, func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
+		one(written(), func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
 		"Ready=False/FetchFailed Fresh=False/Drifted Reconciling=True/FetchFailed", "0/1"),
-	Entry("when another manager had the key first",
-		input(nil, func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
-		"Ready=False/FetchFailed Fresh=False/KeyExists Reconciling=True/FetchFailed", "0/1"),
-	Entry("when admission refuses the write", input(map[string]status.Entry{"a": failing(status.Entry{}, "WriteFailed")}),
-		"Ready=False/FetchFailed Fresh=False/WriteFailed Reconciling=True/FetchFailed", "0/1"),
-	Entry("when a refresh fails", input(map[string]status.Entry{"a": failing(written(), "BadStatus")}),
-		"Ready=True/Ready Fresh=False/BadStatus", "1/1"),
-	Entry("when the first fetch fails", input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}),
+	Entry("when a refresh fails", one(failing(written(), "BadStatus")), "Ready=True/Ready Fresh=False/BadStatus", "1/1"),
+	Entry("when the first fetch fails", one(failing(status.Entry{}, "Timeout")),
 		"Ready=False/FetchFailed Fresh=False/Timeout Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids the URL",
-		input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))}),
+	Entry("when policy forbids the URL", one(forbidden(status.Entry{})),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Stalled=True/AddressDenied", "0/1"),
-	Entry("when policy forbids the address that DNS returns now",
-		input(map[string]status.Entry{"a": failing(status.Entry{}, "AddressDenied")}),
+	Entry("when policy forbids the address that DNS returns now", one(failing(status.Entry{}, "AddressDenied")),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "0/1"),
-	Entry("when policy forbids a URL whose body is stored",
-		input(map[string]status.Entry{"a": terminal(failing(written(), "AddressDenied"))}),
+	Entry("when policy forbids a URL whose body is stored", one(forbidden(written())),
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
 	Entry("when policy forbids a URL whose body is stored, and another fetch fails", input(map[string]status.Entry{
-		"a": terminal(failing(written(), "AddressDenied")), "b": failing(status.Entry{}, "Timeout"),
-	}, func(in *plan.Input) {
-		in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url})
-	}),
+		"a": forbidden(written()), "b": failing(status.Entry{}, "Timeout"),
+	}, func(in *plan.Input) { in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url}) }),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
-	Entry("when policy forbids the URL, and the Watcher cannot be compiled",
-		input(map[string]status.Entry{"a": terminal(failing(status.Entry{}, "AddressDenied"))},
-			func(in *plan.Input) {
-				in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
-			}), "Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
-	Entry("when an earlier URL failed",
-		input(map[string]status.Entry{"a": {Error: "Timeout", ErrorURL: "https://example.com/old"}}),
-		"Ready=Unknown/Progressing Fresh=Unknown/Fetching Reconciling=True/Progressing", "0/1"),
-	Entry("when the ConfigMap is immutable", input(map[string]status.Entry{"a": failing(status.Entry{}, "Immutable")}),
+	Entry("when policy forbids the URL, and the Watcher cannot be compiled", one(forbidden(status.Entry{}), problem),
+		"Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
+	Entry("when an earlier URL failed", one(status.Entry{Error: "Timeout", ErrorURL: "https://example.com/old"}),
+		fetching, "0/1"),
+	Entry("when the ConfigMap is immutable", one(failing(status.Entry{}, "Immutable")),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
-	Entry("when the ConfigMap belongs to another Watcher", input(nil, func(in *plan.Input) {
-		in.Target, in.Applied, in.Obstacle = nil, false, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
+	Entry("when the ConfigMap belongs to another Watcher", input(nil, unapplied, func(in *plan.Input) {
+		in.Target, in.Obstacle = nil, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
-	Entry("when the Watcher cannot be compiled", input(nil, func(in *plan.Input) {
-		in.Target, in.Applied, in.Plan.Problem = nil, false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
-	}), "Ready=False/TooLarge Fresh=Unknown/Fetching Stalled=True/TooLarge", "0/1"),
-	Entry("suspended, with the body", input(map[string]status.Entry{"a": written()}, suspended),
-		"Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
+	Entry("suspended, with the body", one(written(), suspended), "Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
 	Entry("suspended before the first fetch", input(nil, suspended),
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
-	Entry("with a sidecar that pods get", input(map[string]status.Entry{"a": written()}, withSidecar),
-		"Ready=True/Ready Fresh=True/Fresh Injectable=True/Injectable", "1/1"),
+	Entry("with a sidecar that pods get", one(written(), withSidecar), fine+" Injectable=True/Injectable", "1/1"),
 	Entry("with a sidecar that pods do not get, which does not affect its data",
-		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *plan.Input) {
+		one(written(), withSidecar, func(in *plan.Input) {
 			in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
-		}), "Ready=True/Ready Fresh=True/Fresh Injectable=False/PodSecurity", "1/1"),
+		}), fine+" Injectable=False/PodSecurity", "1/1"),
 	Entry("with a sidecar, before the namespaces are listed",
-		input(map[string]status.Entry{"a": written()}, withSidecar, func(in *plan.Input) {
-			in.InjectionKnown = false
-		}), "Ready=True/Ready Fresh=True/Fresh Injectable=Unknown/Progressing", "1/1"),
-	Entry("suspended, without sources", input(nil, suspended, func(in *plan.Input) { in.Plan.Sources = nil }),
-		"Ready=True/Ready Fresh=True/Fresh", "-"),
-	Entry("without sources", input(nil, func(in *plan.Input) { in.Plan.Sources = nil }),
-		"Ready=True/Ready Fresh=True/Fresh", "-"),
+		one(written(), withSidecar, func(in *plan.Input) { in.InjectionKnown = false }),
+		fine+" Injectable=Unknown/Progressing", "1/1"),
+	Entry("suspended, without sources", input(nil, suspended, unused), fine, "-"),
 )
 
 var _ = Describe("The status of a Watcher", func() {
 	It("stays the same while nothing changes", func() {
-		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
+		in := one(failing(written(), "BadStatus"))
 		before := plan.Compute(in)
 		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
 		Expect(plan.Compute(in)).To(Equal(before))
 	})
 
 	It("has a digest that tells keeper whether to write it", func() {
-		in := input(map[string]status.Entry{"a": failing(written(), "BadStatus")})
+		in := one(failing(written(), "BadStatus"))
 		before := plan.Compute(in)
 		Expect(plan.DigestOf(*before.DeepCopy())).To(Equal(plan.DigestOf(before)))
 		for _, change := range []func(*watchv1.WatcherStatus){
@@ -277,7 +255,7 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("keeps the transition time while only the reason changes", func() {
-		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")})
+		in := one(failing(status.Entry{}, "Timeout"))
 		in.Previous = plan.Kept(plan.Compute(in))
 		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
 		fresh := meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh)
@@ -289,7 +267,7 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("records when the content changed, by its digest", func() {
-		in := input(map[string]status.Entry{"a": written()})
+		in := one(written())
 		in.Previous = plan.Kept(plan.Compute(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
 		in.Now = in.Now.Add(time.Hour)
@@ -302,7 +280,7 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("changes its content digest with static data, once that is applied", func() {
-		in := input(map[string]status.Entry{"a": written()})
+		in := one(written())
 		before := plan.Compute(in)
 		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
 		in.Plan.StaticSHA256, in.Applied = plan.DigestOf("other"), false
@@ -326,7 +304,7 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("keeps the input of the next Events", func() {
-		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout")}, withSidecar)
+		in := one(failing(status.Entry{}, "Timeout"), withSidecar)
 		in.Pods = &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
 		s := plan.Compute(in)
 		kept := plan.Kept(s)
@@ -356,7 +334,7 @@ var _ = Describe("The status of a Watcher", func() {
 		e.Explanation = &status.Explanation{
 			HTTPStatus: 404, Message: "example.com responded with 404", NextTry: began.Add(59 * time.Minute),
 		}
-		s := plan.Compute(input(map[string]status.Entry{"a": e}))
+		s := plan.Compute(one(e))
 		for _, c := range s.Conditions {
 			Expect(c.Message).To(Equal("key a: example.com responded with 404, since 2026-11-22T12:00:00Z, " +
 				"gave up after 6 attempts, next try at 12:59 UTC " +
@@ -401,16 +379,16 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("shows each source's content and failure", func() {
-		s := plan.Compute(input(map[string]status.Entry{"a": failing(written(), "BadStatus")}))
+		s := plan.Compute(one(failing(written(), "BadStatus")))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
 		undated := written()
 		undated.ChangedAt = time.Time{}
-		s = plan.Compute(input(map[string]status.Entry{"a": undated}))
+		s = plan.Compute(one(undated))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
-		s = plan.Compute(input(map[string]status.Entry{"a": {URL: url}}))
+		s = plan.Compute(one(status.Entry{URL: url}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Pending}}))
 	})
 })
