@@ -315,8 +315,8 @@ type Streams struct {
 	Stale bool
 }
 
-// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster. The audit repairs a timer
-// after half its interval, by default the same, which curlctl and keeper do not know.
+// lateTimer is the delay after which a timer counts as overdue. A healthy server is faster. The audit replaces a timer
+// after half of --audit-interval, which curlctl does not know: by default the same.
 const lateTimer = time.Minute
 
 // IsOverdue reports whether a timer should have fired.

@@ -30,10 +30,9 @@ const (
 
 // observation is what the object and earlier steps show of a key.
 type observation struct {
-	// held means that the key has the body of its want, with the digest sha256. failing means that a later attempt failed,
-	// and rejected that the writer refused the content, so that only the next content can help.
-	held, failing, rejected bool
-	sha256                  string
+	shown
+	// rejected means that the writer refused the content, so that only the next content can help.
+	rejected bool
 	// available is the digest of a body that waits for the approval of the owner.
 	available string
 	// ahead means that the fence of the object is newer than the whole stream, so that no result would land: the stream
@@ -67,7 +66,7 @@ func (p pending) leadsToAttempt(o observation) bool {
 	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
 		return true
 	default:
-		return o.rejected || o.failing && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+		return o.rejected || o.failure != "" && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
 }
 

@@ -14,8 +14,8 @@ func TestClassify(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	held := func(o *observation) { o.held, o.sha256 = true, "old" }
 	notHeld := func(o *observation) { o.held = false }
-	failing := func(o *observation) { o.failing = true }
-	rejected := func(o *observation) { o.failing, o.rejected = true, true }
+	failing := func(o *observation) { o.failure = "Timeout" }
+	rejected := func(o *observation) { o.failure, o.rejected = "ContentRejected", true }
 	suspected := func(o *observation) { o.suspected = true }
 	letOff := func(o *observation) { o.suspected, o.wasLanding = true, true }
 	ahead := func(o *observation) { o.ahead = true }

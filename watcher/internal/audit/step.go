@@ -40,6 +40,8 @@ func (s *suspect) waits() bool { return s.last != bodyLost }
 // shown is what the object shows of a key. It changes with the result of the key, and with each edit by a manager other
 // than the writer.
 type shown struct {
+	// held means that the key has the body of its want, with the digest sha256. failure is the reason why a later attempt
+	// failed (empty: none).
 	held            bool
 	failure, sha256 string
 	editedAt        int64
@@ -218,9 +220,8 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	for _, c := range candidates {
 		c.pending = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
 		c.verdict = classify(observation{
-			held: c.shown.held, failing: c.entry.Failing(), sha256: c.entry.SHA256,
-			available: c.entry.Available, ahead: s.ahead(c),
-			suspected: c.known != nil, wasLanding: c.known != nil && c.known.last == landing, rejected: c.rejected(),
+			shown: c.shown, available: c.entry.Available, rejected: c.rejected(), ahead: s.ahead(c),
+			suspected: c.known != nil, wasLanding: c.known != nil && c.known.last == landing,
 		}, c.want, c.pending)
 		if c.verdict >= bodyLost {
 			lost = append(lost, c.key)

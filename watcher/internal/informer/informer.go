@@ -151,11 +151,11 @@ func (i *Informer[T]) put(o trimmed[T]) bool {
 	if o.isEmpty() {
 		return i.drop(o.name)
 	}
-	if old, found := i.objects[o.name]; found && old.meta().UID == o.kept.meta().UID && o.version > 0 &&
+	if old, found := i.objects[o.name]; found && old.meta().UID == o.cached.meta().UID && o.version > 0 &&
 		old.meta().Version >= o.version {
 		return false
 	}
-	i.objects[o.name] = o.kept
+	i.objects[o.name] = o.cached
 	return true
 }
 

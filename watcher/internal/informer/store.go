@@ -26,8 +26,8 @@ type namespace[T Cached] struct {
 	listed, forbidden bool
 }
 
-// beat records a response.
-func (n *namespace[T]) beat() { n.seen.Store(n.now().UnixNano()) }
+// recordResponse records a response.
+func (n *namespace[T]) recordResponse() { n.seen.Store(n.now().UnixNano()) }
 
 // silence returns the time since the last response (0 before the first).
 func (n *namespace[T]) silence() time.Duration {
@@ -38,8 +38,8 @@ func (n *namespace[T]) silence() time.Duration {
 	return n.now().Sub(time.Unix(0, seen))
 }
 
-// note records the version of a response. The caller holds the lock.
-func (n *namespace[T]) note(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
+// recordVersion records the version of a response. The caller holds the lock.
+func (n *namespace[T]) recordVersion(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
 
 // forbid records that the namespace is forbidden.
 func (n *namespace[T]) forbid() {
@@ -55,7 +55,7 @@ func (n *namespace[T]) forbid() {
 // list takes time.
 func (n *namespace[T]) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
-		n.beat()
+		n.recordResponse()
 		return n.trim(object)
 	}
 }
@@ -76,13 +76,13 @@ func (n *namespace[T]) take(object any, e EventKind, more int) error {
 		return err
 	}
 	if e == Deleted {
-		o.kept = *new(T)
+		o.cached = *new(T)
 	}
-	n.noteEvent(e)
+	n.recordEvent(e)
 	n.mu.Lock()
 	n.watched = max(0, n.watched+more)
 	changed := n.put(o)
-	n.note(o.version)
+	n.recordVersion(o.version)
 	n.mu.Unlock()
 	if changed {
 		n.notify(o.name, true)
@@ -99,11 +99,11 @@ func (n *namespace[T]) Replace(list []any, version string) error {
 			return err
 		}
 		if !o.isEmpty() {
-			o.kept.meta().Listed = true
-			listed[o.name] = o.kept
+			o.cached.meta().Listed = true
+			listed[o.name] = o.cached
 		}
 	}
-	n.noteEvent(List)
+	n.recordEvent(List)
 	n.mu.Lock()
 	n.watched, n.listed = len(list), true
 	changed := n.replace(listed)
@@ -138,19 +138,19 @@ func (n *namespace[T]) replace(listed map[types.NamespacedName]T) []types.Namesp
 
 // Bookmark records the version of a bookmark.
 func (n *namespace[T]) Bookmark(version string) error {
-	n.noteEvent(Bookmark)
+	n.recordEvent(Bookmark)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.note(kube.ParseVersion(version))
+	n.recordVersion(kube.ParseVersion(version))
 	return nil
 }
 
 // Resync does nothing: there is no resync period.
 func (n *namespace[T]) Resync() error { return nil }
 
-// noteEvent records a response of the watch.
-func (n *namespace[T]) noteEvent(e EventKind) {
-	n.beat()
+// recordEvent records a response of the watch.
+func (n *namespace[T]) recordEvent(e EventKind) {
+	n.recordResponse()
 	if n.count != nil {
 		n.count(e)
 	}

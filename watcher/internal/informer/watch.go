@@ -127,7 +127,7 @@ func (n *namespaceWatch[T]) untilStall(ctx context.Context) {
 			}, every, 0.1, true)
 		})
 	}
-	n.beat()
+	n.recordResponse()
 	endIf(n.stalled, n.StallAfter/20)
 	if n.CompareEvery > 0 {
 		endIf(n.restored, n.CompareEvery)

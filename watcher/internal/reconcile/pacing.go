@@ -50,10 +50,10 @@ func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals re
 }
 
 // limitRemovals drops removals from the plan if there are too many. It returns the time until the next check.
-func (p *pacing) limitRemovals(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+func (p *pacing) limitRemovals(o *annotated.Object, todo *plan.Plan) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.removals.check(o, of)
+	return p.removals.check(o, todo)
 }
 
 // requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
@@ -115,12 +115,12 @@ func (r requestMemo) pause(repeat time.Duration) time.Duration {
 
 // dropRequested removes a recent request to the writer from the plan. It returns the time until the
 // next check of the object.
-func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, of *plan.Plan) (again time.Duration) {
+func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, todo *plan.Plan) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sent, ok := p.requests.entries[name]
-	same := ok && o != nil && sent.same(memoOf(o, of))
-	if !of.AskWriter && len(of.Remove) == 0 {
+	same := ok && o != nil && sent.same(memoOf(o, todo))
+	if !todo.AskWriter && len(todo.Remove) == 0 {
 		// The pause keeps growing if another controller keeps reverting the writer's changes.
 		if !same || p.requests.expired(sent) {
 			delete(p.requests.entries, name)
@@ -132,20 +132,20 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, o
 		return p.repeat
 	}
 	if wait := sent.pause(p.repeat) - p.clock.Since(sent.at); wait > 0 {
-		of.AskWriter, of.Remove = false, nil
+		todo.AskWriter, todo.Remove = false, nil
 		return wait
 	}
 	return p.repeat
 }
 
 // recordRequest records a request to the writer.
-func (p *pacing) recordRequest(o *annotated.Object, of *plan.Plan) {
+func (p *pacing) recordRequest(o *annotated.Object, todo *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := memoOf(o, of)
+	next := memoOf(o, todo)
 	next.epoch, next.at = p.epoch(), p.clock.Now()
 	next.times = p.requests.entries[o.NamespacedName].times + 1
-	if len(of.Remove) > 0 {
+	if len(todo.Remove) > 0 {
 		p.removals.record(o)
 	}
 	p.requests.put(o.NamespacedName, next)
@@ -159,16 +159,16 @@ const settling = time.Second
 // A check that settles a fingerprint waits until its second is over: the object was seen at that time. It
 // returns the time until the next repair.
 func (p *pacing) delayRepairs(
-	name types.NamespacedName, seen time.Time, of *plan.Plan,
+	name types.NamespacedName, seen time.Time, todo *plan.Plan,
 ) (again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
-	of.Notices = slices.DeleteFunc(of.Notices, func(n plan.Notice) bool {
+	todo.Notices = slices.DeleteFunc(todo.Notices, func(n plan.Notice) bool {
 		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
 		return n.Reason == pipeline.ReasonDrifted && r.Limited(now)
 	})
-	of.Publish = slices.DeleteFunc(of.Publish, func(w plan.Publication) bool {
+	todo.Publish = slices.DeleteFunc(todo.Publish, func(w plan.Publication) bool {
 		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
 			again = pace.Soonest(again, settling-age)
@@ -180,7 +180,7 @@ func (p *pacing) delayRepairs(
 		if !r.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
 			r.Reported = true
 			manager := annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()
-			of.Notices = append(of.Notices, plan.Notice{
+			todo.Notices = append(todo.Notices, plan.Notice{
 				Reason: pipeline.ReasonRepairBackOff, Key: w.Key, Occurrence: w.Key,
 				Note: sentence.Contested(w.Key, manager) + "; repeated changes are repaired at growing intervals",
 			})

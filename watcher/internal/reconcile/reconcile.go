@@ -108,7 +108,7 @@ func New(c Config, d Deps) *Reconciler {
 	lines := process.NewSampledLog(d.Log)
 	return &Reconciler{
 		config: c, deps: d, lines: lines, pacing: newPacing(c, d.Clock, d.Index.Epoch, removalLimiter{
-			limit: c.MaxRemovals, clock: d.Clock, each: d.Objects.Each, stopped: d.Metrics.stoppedRemovals,
+			limit: c.MaxRemovals, clock: d.Clock, each: d.Objects.Each, gauge: d.Metrics.stoppedRemovals,
 			log: d.Log, lines: lines,
 		}),
 		notices: &notices{

@@ -42,22 +42,22 @@ type removalLimiter struct {
 	limit MaxRemovals
 	clock clock.PassiveClock
 	// each visits all objects.
-	each    func(visit func(*annotated.Object))
-	stopped prometheus.Gauge
-	log     zerolog.Logger
-	lines   *process.SampledLog
+	each  func(visit func(*annotated.Object))
+	gauge prometheus.Gauge
+	log   zerolog.Logger
+	lines *process.SampledLog
 	// requested returns the keys of an object that the writer was asked to remove.
 	requested func(*annotated.Object) []string
 
-	// sent are the removals of the last minute, oldest first.
-	sent []removals
+	// recent are the removals of the last minute, oldest first.
+	recent []removals
 	// tallies are the counts by namespace, made at countedAt.
 	tallies   map[string]tally
 	countedAt time.Time
-	// all means that the removals of every namespace are stopped.
-	all bool
-	// kept is the number of stopped removals.
-	kept int
+	// everywhere means that the removals of every namespace are stopped.
+	everywhere bool
+	// stopped is the number of stopped removals.
+	stopped int
 }
 
 // removals are keys of one namespace that the writer was asked to remove.
@@ -82,12 +82,12 @@ func (t tally) overLimits(limit MaxRemovals) bool {
 // check drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (r *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.Duration) {
+func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time.Duration) {
 	if o == nil || r.limit.Keys == 0 {
 		return 0
 	}
 	unsent := r.unsent(o)
-	if unsent == 0 && r.kept == 0 {
+	if unsent == 0 && r.stopped == 0 {
 		return 0
 	}
 	if now := r.clock.Now(); now.Sub(r.countedAt) >= countInterval {
@@ -97,33 +97,33 @@ func (r *removalLimiter) check(o *annotated.Object, of *plan.Plan) (again time.D
 	case unsent == 0:
 		return 0
 	case o.SeenAt.After(r.countedAt):
-		of.Remove = nil
+		todo.Remove = nil
 		return countInterval
-	case !r.all && !r.tallies[o.Namespace].overLimits(r.limit):
+	case !r.everywhere && !r.tallies[o.Namespace].overLimits(r.limit):
 		return 0
-	case !r.all:
-		of.Notices = append(of.Notices, plan.Notice{
+	case !r.everywhere:
+		todo.Notices = append(todo.Notices, plan.Notice{
 			Reason: pipeline.ReasonTooManyRemovals, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
 		})
 	}
-	of.Remove = nil
+	todo.Remove = nil
 	return removalWindow
 }
 
 // record records that the writer is asked to remove the removable keys of an object.
 func (r *removalLimiter) record(o *annotated.Object) {
 	if r.limit.Keys > 0 {
-		r.sent = append(r.sent, removals{o.Namespace, r.clock.Now(), r.unsent(o)})
+		r.recent = append(r.recent, removals{o.Namespace, r.clock.Now(), r.unsent(o)})
 	}
 }
 
 // count counts the keys of all objects by namespace.
 func (r *removalLimiter) count(now time.Time) {
 	before := *r
-	r.sent = slices.DeleteFunc(r.sent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
-	r.tallies, r.countedAt, r.kept = map[string]tally{}, now, 0
-	for _, s := range r.sent {
+	r.recent = slices.DeleteFunc(r.recent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
+	r.tallies, r.countedAt, r.stopped = map[string]tally{}, now, 0
+	for _, s := range r.recent {
 		t := r.tallies[s.namespace]
 		r.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
@@ -143,23 +143,23 @@ func (r *removalLimiter) count(now time.Time) {
 		if !t.overLimits(r.limit) {
 			continue
 		}
-		r.kept += t.due
+		r.stopped += t.due
 		if !before.tallies[namespace].overLimits(r.limit) {
 			r.lines.Line(zerolog.ErrorLevel, stoppedLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
 	}
-	r.all = spread >= minSpread && spread*100 > len(r.tallies)*r.limit.Percent && sum.removals > r.limit.Keys
-	if r.all {
-		r.kept = sum.due
+	r.everywhere = spread >= minSpread && spread*100 > len(r.tallies)*r.limit.Percent && sum.removals > r.limit.Keys
+	if r.everywhere {
+		r.stopped = sum.due
 	}
-	r.stopped.Set(float64(r.kept))
+	r.gauge.Set(float64(r.stopped))
 	switch {
-	case r.all && !before.all:
+	case r.everywhere && !before.everywhere:
 		r.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
-	case r.kept == 0 && before.kept > 0:
+	case r.stopped == 0 && before.stopped > 0:
 		r.log.Info().Msg("no removals are stopped any more")
 	}
 }

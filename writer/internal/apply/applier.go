@@ -80,9 +80,9 @@ type Applier struct {
 	objects expiring[types.NamespacedName, *metav1.ObjectMeta]
 	// confirmed holds the newest fetch that found the value of a key unchanged. An older failure that arrives
 	// late must not be written, because the fetcher would never report its end.
-	confirmed expiring[key, plan.Confirmation]
+	confirmed expiring[keyID, plan.Confirmation]
 	// unwritable has the keys that an Event, but not the status, reports as not written.
-	unwritable expiring[key, bool]
+	unwritable expiring[keyID, bool]
 	// faults counts failed requests in a row by object.
 	faults  expiring[types.NamespacedName, int]
 	budgets budgets
@@ -103,9 +103,9 @@ func New(c Config, d Deps) (*Applier, error) {
 		// Cached objects only have to span consecutive results of one object.
 		objects: newExpiring[types.NamespacedName, *metav1.ObjectMeta](2048, 30*time.Second),
 		// Results may come back for this long after an outage.
-		confirmed: newExpiring[key, plan.Confirmation](16384, 10*time.Minute),
+		confirmed: newExpiring[keyID, plan.Confirmation](16384, 10*time.Minute),
 		// Kubernetes keeps Events for this long.
-		unwritable: newExpiring[key, bool](4096, time.Hour),
+		unwritable: newExpiring[keyID, bool](4096, time.Hour),
 		// The audit requests the keys of a failing object this often.
 		faults: newExpiring[types.NamespacedName, int](1024, 15*time.Minute),
 	}
@@ -200,8 +200,8 @@ func (e expiring[K, V]) Put(key K, value V) { e.entries.Add(key, value, e.ttl) }
 // Drop removes a key.
 func (e expiring[K, V]) Drop(key K) { e.entries.Remove(key) }
 
-// key identifies a key of a ConfigMap.
-type key struct {
+// keyID identifies a key of a ConfigMap.
+type keyID struct {
 	UID types.UID
 	Key string
 }

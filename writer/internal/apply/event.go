@@ -82,7 +82,7 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 			continue
 		}
 		uid := types.UID(item.Result.GetWant().GetUid())
-		t.unwritable.Put(cacheKey(item), true)
+		t.unwritable.Put(keyIDOf(item), true)
 		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
 	return slices.Repeat([]Write{{Outcome: plan.Deferred}}, len(t.items))

@@ -170,7 +170,7 @@ func (t *task) decide() plan.Plan {
 	}
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
-			newest := t.confirmed.Get(cacheKey(item))
+			newest := t.confirmed.Get(keyIDOf(item))
 			if newest == (plan.Confirmation{}) {
 				continue
 			}
@@ -208,7 +208,7 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
 		if !item.OfObject() {
-			t.unwritable.Put(cacheKey(item), true)
+			t.unwritable.Put(keyIDOf(item), true)
 		}
 		// emitEvents also returns true if Events are forbidden. Then the log is the only report.
 		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
@@ -274,7 +274,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 				continue
 			}
 		}
-		confirmation, key := t.items[i].Confirmation(), cacheKey(t.items[i])
+		confirmation, key := t.items[i].Confirmation(), keyIDOf(t.items[i])
 		if d.Confirmed && confirmation.Fence.Newer(t.confirmed.Get(key).Fence) {
 			t.confirmed.Put(key, confirmation)
 		}
@@ -286,18 +286,18 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 	return writes
 }
 
-// cacheKey is the key of an item in caches.
-func cacheKey(i plan.Item) key {
-	return key{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
+// keyIDOf returns the key of an item.
+func keyIDOf(i plan.Item) keyID {
+	return keyID{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
 }
 
 // restored reports whether an item wrote a value that this process reported as unwritable. The
 // status does not show that.
 func (t *task) restored(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	if !good || d.Outcome != plan.Written || !t.unwritable.Get(cacheKey(item)) {
+	if !good || d.Outcome != plan.Written || !t.unwritable.Get(keyIDOf(item)) {
 		return false
 	}
-	t.unwritable.Drop(cacheKey(item))
+	t.unwritable.Drop(keyIDOf(item))
 	return len(d.Events) == 0
 }

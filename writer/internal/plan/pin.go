@@ -28,7 +28,9 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 	return d
 }
 
-// fillPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any.
+// fillPins gives pinned keys the body of their digest, if the history has it, and reports whether there were any. The
+// watcher asks for that when it sees the pin. If its message is lost or refused, for example while the writer has no
+// permission, the audit has the key fetched, and fillPinOf fills the pin.
 func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
 		held := b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Failing()
@@ -77,8 +79,7 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	return true
 }
 
-// fillPinOf fills the pin of a key whose result does not have that body. The message that asked for it was lost or
-// refused, for example while the writer had no permission. over means that the result needs nothing else.
+// fillPinOf fills the pin of a key whose result does not have that body. over means that the result needs nothing else.
 func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
 	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
 	_, known := b.object.History[pin]

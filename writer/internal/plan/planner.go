@@ -92,12 +92,12 @@ func (b *builder) decide(i Item) Decision {
 		}
 		// The trigger was delivered twice, and its second fetch succeeded.
 	}
-	rolled, over := b.fillPinOf(i)
+	filled, over := b.fillPinOf(i)
 	if over {
-		return rolled
+		return filled
 	}
 	d := b.result(i)
-	d.Outcome, d.Events = cmp.Or(rolled.Outcome, d.Outcome), append(rolled.Events, d.Events...)
+	d.Outcome, d.Events = cmp.Or(filled.Outcome, d.Outcome), append(filled.Events, d.Events...)
 	return d
 }
 

@@ -54,7 +54,7 @@ type trimmed[T Cached] struct {
 
 	name    types.NamespacedName
 	version uint64
-	kept    T
+	cached  T
 }
 
 // GetNamespace is part of the key in client-go's temporary store.
@@ -63,7 +63,7 @@ func (t trimmed[T]) GetNamespace() string { return t.name.Namespace }
 // GetName is the other part of that key.
 func (t trimmed[T]) GetName() string { return t.name.Name }
 
-func (t trimmed[T]) isEmpty() bool { return t.kept == *new(T) }
+func (t trimmed[T]) isEmpty() bool { return t.cached == *new(T) }
 
 // transform returns a function that trims objects of type O, because managedFields alone may be larger
 // than the cached part.
