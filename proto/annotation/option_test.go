@@ -3,7 +3,6 @@ package annotation_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -13,24 +12,6 @@ const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 // with returns annotations that request keys a and b, with one option.
 func with(name, value string) map[string]string {
 	return map[string]string{annotation.DefaultKey: "a=a.example.com b=b.example.com", "x-kv8s.io/" + name: value}
-}
-
-func TestRefresh(t *testing.T) {
-	for value, want := range map[string]time.Duration{
-		"":        0,
-		"0":       0,
-		"10m":     10 * time.Minute,
-		" 1h30m ": 90 * time.Minute,
-		"10s":     10 * time.Second,
-		"1d":      24 * time.Hour,
-		"1ns":     10 * time.Second,
-		"9000h":   annotation.MaxRefresh,
-	} {
-		request, err := grammar(t).Parse(with(annotation.RefreshName, value))
-		if err != nil || request.Refresh != want {
-			t.Errorf("%q: got %v, %v, want %v", value, request.Refresh, err, want)
-		}
-	}
 }
 
 func TestSuspend(t *testing.T) {
@@ -98,6 +79,7 @@ func TestOptionRefused(t *testing.T) {
 	for _, c := range []struct{ name, value, wrong string }{
 		{refresh, "1h [a=5min] b=10m", notDuration},
 		{refresh, "10m [1h]", "is a second interval for the same key"},
+		{refresh, "a=1m [a=2m]", "is a second interval for the same key"},
 		{sha256, "b=" + digest + " [a=abc]", notDigests},
 		{refresh, "abc", notDuration},
 		{refresh, "-10m", notDuration},

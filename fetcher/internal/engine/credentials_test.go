@@ -120,12 +120,6 @@ var _ = Describe("Credentials", func() {
 			HaveField("Detail", v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED)))
 	})
 
-	It("are not needed for an unsigned want of a public URL", func() {
-		f.fetch(w.want(o.URL + "/public"))
-		Expect(w.result().GetContent()).NotTo(BeNil())
-		Expect(sent()).To(Equal([]string{"/public "}))
-	})
-
 	It("are never in a GET that a signed and an unsigned want share", func() {
 		f.fetch(signed("/moved"))
 		forged := w.want(o.URL+"/moved", func(w *v1.Want) { w.Name = "another" })

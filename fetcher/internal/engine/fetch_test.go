@@ -14,9 +14,10 @@ func TestApplyRules(t *testing.T) {
 	slow := strings.Repeat("[0,0,0,0,0,0,0,0,0,0].all(x,", 8) + "size(body)>0" + strings.Repeat(")", 8)
 	const half = "size(body) * 2 > heldSize"
 	for name, c := range map[string]struct {
-		want *v1.Want
-		past *v1.Due
-		body string
+		want        *v1.Want
+		past        *v1.Due
+		body        string
+		notModified bool
 		// passes is the accepted body, or refused the failure.
 		passes, refused string
 	}{
@@ -37,11 +38,13 @@ func TestApplyRules(t *testing.T) {
 			want: &v1.Want{Expect: []string{half}, HeldSize: 12}, past: &v1.Due{Cached: &v1.Cached{Size: 7}}, body: "four",
 			passes: "four",
 		},
+		"a 304":       {want: &v1.Want{Expect: []string{"false"}}, notModified: true},
 		"a selection": {want: &v1.Want{Select: "json.a"}, body: `{"a":[1]}`, passes: "[1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
-			end := e.applyRules(t.Context(), &trigger{want: c.want, earlier: c.past}, get.Response{Body: []byte(c.body)})
+			r := get.Response{Body: []byte(c.body), NotModified: c.notModified}
+			end := e.applyRules(t.Context(), &trigger{want: c.want, earlier: c.past}, r)
 			passes, refused := "", ""
 			if end.response != nil {
 				passes = string(end.response.Body)

@@ -72,13 +72,11 @@ var _ = Describe("A key that waits for a slot of its host", func() {
 		Expect(claim.GetUnended()).To(BeEquivalentTo(1))
 	})
 
-	It("becomes a dead letter after too many unfinished claims, and is tried later", func() {
+	It("becomes a dead letter after too many unfinished claims", func() {
 		o := serve(says("hello there"))
 		w.fetcher().fetchDue(w.want(o.URL), &v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: 5})
 		Expect(o.gets.Load()).To(BeZero())
-		Expect(w.result().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
 		Expect(w.deadLetter().GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_POISON))
-		Expect(w.timer().GetCause()).To(Equal(v1.Cause_CAUSE_RECHECK))
 	})
 
 	DescribeTable("is claimed before its GET, so that fetchers that it ends are counted, if",

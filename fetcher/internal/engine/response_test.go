@@ -115,21 +115,6 @@ var _ = Describe("A good response", func() {
 		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
 		Eventually(w.pending).Should(BeZero())
 	})
-
-	It("is dropped if its key is no longer wanted", func() {
-		o := serve(func(rw http.ResponseWriter, r *http.Request) {
-			defer GinkgoRecover()
-			_, last, err := w.client.LastWant(w.ctx, key)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(w.client.PublishTombstone(w.ctx, key, last)).Error().NotTo(HaveOccurred())
-			says("late")(rw, r)
-		})
-		f := w.fetcher()
-		f.fetch(w.want(o.URL))
-		f.step()
-		Expect(w.results()).To(BeEmpty())
-		Eventually(w.pending).Should(BeZero())
-	})
 })
 
 var _ = Describe("A body at the limit of the broker", func() {

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
@@ -27,10 +26,6 @@ var _ = Describe("A want with rules", func() {
 		o.now(says(`{"at":2,"data":{"limits":[1]}}`))
 		f.elapse()
 		Expect(w.results()).To(HaveLen(results))
-		o.now(says(`{"at":2}`))
-		f.elapse()
-		Expect(w.lastResult().GetFailure().GetRule()).To(BeZero())
-		Expect(w.lastResult().GetFailure().GetDetail()).To(Equal(v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE))
 	})
 
 	It("requests a body again that may no longer pass", func() {
@@ -40,13 +35,5 @@ var _ = Describe("A want with rules", func() {
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
 		f.elapse()
 		Expect(w.lastResult().GetFailure().GetRule()).To(BeEquivalentTo(1))
-	})
-
-	It("keeps a body that a 304 confirms", func() {
-		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
-		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`body == "good"`)))
-		f.elapse()
-		Expect(w.timer().GetCached().GetSize()).To(BeEquivalentTo(4))
-		Expect(w.lastResult().GetFailure()).To(BeNil())
 	})
 })
