@@ -24,7 +24,6 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -226,12 +225,12 @@ func compiled(w *watchv1.Watcher) corev1.ConfigMap {
 
 // finding is one row: the outcome for an object, a key or an expression.
 type finding struct {
-	ConfigMap string `json:"configMap"`
-	Key       string `json:"key,omitempty"`
-	URL       string `json:"url,omitempty"`
-	OK        bool   `json:"ok"`
-	Outcome   string `json:"outcome"`
-	Detail    string `json:"detail,omitempty"`
+	ConfigMap string   `json:"configMap"`
+	Key       string   `json:"key,omitempty"`
+	URL       keys.URL `json:"url,omitempty"`
+	OK        bool     `json:"ok"`
+	Outcome   string   `json:"outcome"`
+	Detail    string   `json:"detail,omitempty"`
 }
 
 func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
@@ -299,7 +298,7 @@ func (c *checking) pairs(
 	request := known.Request
 	for _, pair := range request.Pairs {
 		f := whole
-		f.Key, f.URL = pair.Key, weburl.WithoutQuery(pair.URL)
+		f.Key, f.URL = pair.Key, keys.URL(pair.URL)
 		rules := request.Rules[pair.Key]
 		preview, err := c.fetcher.Preview(ctx, fetcher.PreviewRequest{
 			Namespace: object.Namespace, URL: pair.URL, Fetch: c.fetch, Offline: c.offline, Rules: rules,

@@ -58,7 +58,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
 				key, err = reader.One(ctx, d.Key, handled)
-				row.Now = keys.StateNow(keys.RequestOf(d.Message.GetWant()), key)
+				row.Now = keys.StateNow(row.Request, key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
 				return
@@ -199,23 +199,20 @@ func showCommand(o *options) *cobra.Command {
 }
 
 func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
-	r, snippet := keys.NewRecord(f), keys.Snippet(f.Message.GetSnippet())
-	r.Now = keys.StateNow(keys.RequestOf(f.Message.GetWant()), key)
+	r := keys.NewRecord(f)
+	r.Now, r.Snippet = keys.StateNow(r.Request, key), keys.Snippet(f)
 	if s.Out.ForPrograms() {
-		return s.Out.Object(r.Row(s.Now()).Name, struct {
-			keys.Record
-			Snippet string `json:"snippet,omitempty"`
-		}{r, strings.Join(snippet, "\n")})
+		return s.Out.Object(r.Row(s.Now()).Name, r)
 	}
 	if r.Now == keys.Recovered && !key.LastAttempt.IsZero() {
 		r.Now += ", last fetched " + printer.Age(s.Now(), key.LastAttempt) + " ago"
 	}
 	s.Out.Fields(r.Fields(s.Now()))
-	if len(snippet) > 0 {
+	if r.Snippet != "" {
 		s.Out.Linef("Response:")
-	}
-	for _, line := range snippet {
-		s.Out.Linef("  %s", line)
+		for line := range strings.SplitSeq(r.Snippet, "\n") {
+			s.Out.Linef("  %s", line)
+		}
 	}
 	return nil
 }

@@ -19,8 +19,6 @@ const (
 	readPause = 9
 	// objectsEvery is the minimum interval between readings of Kubernetes.
 	objectsEvery = 10 * time.Second
-	// keptFor is how long a page shows a reading at most, after nobody has looked.
-	keptFor = time.Minute
 )
 
 // cache has the last reading, which all pages share. It reads only for a page.
@@ -41,7 +39,7 @@ type cache struct {
 type reading struct {
 	keys.Overview
 
-	// AsOf is zero if nothing was read, or no page was open for a while.
+	// AsOf is zero if nothing was read.
 	AsOf time.Time
 }
 
@@ -57,11 +55,8 @@ func (c *cache) Last() reading {
 func (c *cache) Look(ctx context.Context) (reading, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deps.Now().Sub(c.last.AsOf) > keptFor {
-		c.last.AsOf, c.next = time.Time{}, time.Time{}
-	}
 	switch connected := c.deps.Conn.Conn.IsConnected(); {
-	case connected && time.Now().After(c.next):
+	case connected && c.deps.Now().After(c.next):
 		c.read(context.WithoutCancel(ctx)) // other pages wait for it, too
 	case !connected && c.last.AsOf.IsZero():
 		return c.last, errors.New("no connection")
@@ -94,5 +89,5 @@ func (c *cache) read(ctx context.Context) {
 	case errors.As(c.err, &denied), errors.Is(c.err, jetstream.ErrStreamNotFound):
 		c.last = reading{}
 	}
-	c.next = time.Now().Add(max(readEvery, readPause*time.Since(began)))
+	c.next = now.Add(max(readEvery, (1+readPause)*time.Since(began)))
 }

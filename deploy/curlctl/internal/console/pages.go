@@ -148,7 +148,7 @@ func (s *Server) failurePage(v *visit) (*page, error) {
 		template: "failure.html", Title: "Failure " + v.PathValue("id"),
 		Command: command("curlctl", "failures", "show", v.PathValue("id")), Data: map[string]any{
 			"Record": row, "Fields": row.Fields(s.deps.Now()),
-			"Snippet": strings.Join(keys.Snippet(d.Message.GetSnippet()), "\n"),
+			"Snippet": keys.Snippet(d),
 		},
 	}, nil
 }

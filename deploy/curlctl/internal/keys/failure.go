@@ -52,6 +52,8 @@ type Record struct {
 	Now string `json:"now,omitempty"`
 	// Subject of a message that could not be handled.
 	Subject string `json:"subject,omitempty"`
+	// Snippet has the first lines of the response, if they were looked up.
+	Snippet string `json:"snippet,omitempty"`
 }
 
 // NewRecord returns the record of a dead letter.
@@ -122,13 +124,14 @@ func Reason(reason string, status int32) string {
 	return reason + " " + strconv.Itoa(int(status))
 }
 
-// Snippet returns the first lines of a response, if it is text.
-func Snippet(raw []byte) []string {
-	if len(raw) == 0 {
-		return nil
-	}
-	if !utf8.Valid(raw) {
-		return []string{strconv.Itoa(len(raw)) + " bytes that are not text"}
+// Snippet returns the first lines of the response, if it is text.
+func Snippet(f operate.DeadLetter) string {
+	raw := f.Message.GetSnippet()
+	switch {
+	case len(raw) == 0:
+		return ""
+	case !utf8.Valid(raw):
+		return strconv.Itoa(len(raw)) + " bytes that are not text"
 	}
 	const most = 5
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
@@ -138,7 +141,7 @@ func Snippet(raw []byte) []string {
 	for i, line := range lines {
 		lines[i] = printer.Printable(strings.TrimRight(line, "\r"))
 	}
-	return lines
+	return strings.Join(lines, "\n")
 }
 
 func timeOf(t *timestamppb.Timestamp) time.Time {

@@ -28,7 +28,7 @@ func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
 // Wait returns when the outcome of every replayed item is known, or ctx ends. Progress is called after each check with
 // the number of the others.
 func (f *Follower) Wait(ctx context.Context, items []*Item, progress func(pending int)) error {
-	return repeat(ctx, func() (bool, error) {
+	return poll(ctx, func(ctx context.Context) (bool, error) {
 		err := f.check(ctx, items)
 		pending := Pending(items)
 		progress(pending)
@@ -44,17 +44,13 @@ func Pending(items []*Item) int {
 
 // check updates the verdict of all pending items.
 func (f *Follower) check(ctx context.Context, items []*Item) error {
-	var handled uint64
-	err := retry(ctx, func(ctx context.Context) (err error) {
-		handled, err = f.client.Handled(ctx)
-		return err
-	})
+	handled, err := f.client.Handled(ctx)
 	if err != nil {
 		return err
 	}
 	pending := func(item *Item) bool { return item.Verdict == Replayed || item.Verdict == Already }
 	return each(ctx, items, pending, nil, func(ctx context.Context, item *Item) error {
-		return retry(ctx, func(ctx context.Context) error { return f.update(ctx, item, handled) })
+		return f.update(ctx, item, handled)
 	})
 }
 
@@ -101,21 +97,18 @@ func (f *Follower) update(ctx context.Context, item *Item, handled uint64) error
 // Written waits until the writer has handled all results so far. It returns false if ctx ends before.
 func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 	last := uint64(0)
-	err = repeat(ctx, func() (bool, error) {
-		err := retry(ctx, func(ctx context.Context) error {
-			stream, err := f.client.Stream(ctx, pipeline.Results)
-			if err != nil {
-				return err
-			}
-			if last == 0 {
-				last = stream.CachedInfo().State.LastSeq
-			}
-			info, err := operate.Consumer(ctx, stream, pipeline.WriterConsumer)
-			if err == nil {
-				written = info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last
-			}
-			return err
-		})
+	err = poll(ctx, func(ctx context.Context) (bool, error) {
+		stream, err := f.client.Stream(ctx, pipeline.Results)
+		if err != nil {
+			return false, err
+		}
+		if last == 0 {
+			last = stream.CachedInfo().State.LastSeq
+		}
+		info, err := operate.Consumer(ctx, stream, pipeline.WriterConsumer)
+		if err == nil {
+			written = info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last
+		}
 		return written, err
 	})
 	if ctx.Err() != nil { // the user ended it

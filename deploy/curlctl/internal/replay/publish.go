@@ -25,11 +25,13 @@ func Publish(
 		if err := limiter.Wait(ctx); err != nil {
 			return context.Cause(ctx)
 		}
+		ctx, cancel := context.WithTimeout(ctx, retryFor)
+		defer cancel()
 		verdict, tries := Wanted, 0
-		err := retry(ctx, func(ctx context.Context) (err error) {
+		err := poll(ctx, func(ctx context.Context) (_ bool, err error) {
 			verdict, err = publish(ctx, client, item, cmp.Or(item.Begun, begun))
 			tries++
-			return err
+			return true, err
 		})
 		if verdict == Already && tries > 1 {
 			verdict = Replayed // by an earlier try whose acknowledgement was lost
@@ -40,6 +42,10 @@ func Publish(
 		return err
 	})
 }
+
+// retryFor is how long one request is retried while NATS is unavailable. Server restarts, leader elections and
+// reconnects take less.
+const retryFor = 2 * time.Minute
 
 // supersededTries is the maximum number of tries if the want keeps changing.
 const supersededTries = 3

@@ -46,39 +46,26 @@ func each(
 	return group.Wait()
 }
 
-const (
-	// retryFor is how long one request is retried while NATS is unavailable. Server restarts, leader elections
-	// and reconnects take less.
-	retryFor = 2 * time.Minute
-	// tryTimeout limits each try.
-	tryTimeout = 5 * time.Second
-)
-
-// retry repeats do until NATS responds, or retryFor has passed. Since an acknowledgement may get lost, do must
-// be idempotent.
-func retry(ctx context.Context, do func(context.Context) error) error {
-	began := time.Now()
-	return repeat(ctx, func() (bool, error) {
-		limited, cancel := context.WithTimeout(ctx, tryTimeout)
-		defer cancel()
-		err := do(limited)
-		if unavailable(err) && time.Since(began) <= retryFor {
-			return false, nil
-		}
-		return true, err
-	})
-}
-
-// The pause between two tries grows from pauseFirst to pauseMax.
+// The pause between two tries grows from pauseFirst to pauseMax, and tryTimeout limits each try.
 const (
 	pauseFirst = 100 * time.Millisecond
 	pauseMax   = 2 * time.Second
+	tryTimeout = 5 * time.Second
 )
 
-// repeat calls do until it is done or fails, or ctx ends.
-func repeat(ctx context.Context, do func() (done bool, err error)) error {
+// poll calls do until it is done or fails, or ctx ends. It goes on while NATS is unavailable. Since an acknowledgement
+// may get lost, do must be idempotent.
+func poll(ctx context.Context, do func(context.Context) (done bool, err error)) error {
 	pause := wait.Backoff{Duration: pauseFirst, Factor: 2, Cap: pauseMax, Steps: math.MaxInt}.DelayFunc()
-	err := pause.Until(ctx, true, true, func(context.Context) (bool, error) { return do() })
+	err := pause.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		limited, cancel := context.WithTimeout(ctx, tryTimeout)
+		defer cancel()
+		done, err := do(limited)
+		if unavailable(err) {
+			return false, nil
+		}
+		return done, err
+	})
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
