@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admission "k8s.io/api/admission/v1"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -21,40 +20,34 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
+const denial = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
+  validations: [{expression: %[2]q}]
+`
+
+const denialBinding = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec:
+  policyName: %[1]s
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
+`
+
 // forbid makes the API server refuse changes of ConfigMaps in the namespace unless the expression
 // holds, and waits until it does.
 func forbid(w *world, unless string) {
 	GinkgoHelper()
-	fail := admissionv1.Fail
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: &fail,
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule: admissionv1.Rule{
-						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"},
-					},
-				},
-			}}},
-			Validations: []admissionv1.Validation{{Expression: unless + " || request.userInfo.username == 'nobody'"}},
-		},
-	}
-	policies := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	bindings := w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	must(policies.Create(w.ctx(), policy, metav1.CreateOptions{}))
-	DeferCleanup(func(ctx SpecContext) { _ = policies.Delete(ctx, w.namespace, metav1.DeleteOptions{}) })
-	must(bindings.Create(w.ctx(), &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: w.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.namespace},
-			}},
-		},
-	}, metav1.CreateOptions{}))
-	DeferCleanup(permit, w)
+	w.admit("validatingadmissionpolicies",
+		fmt.Sprintf(denial, w.namespace, unless+" || request.userInfo.username == 'nobody'"))
+	w.admit("validatingadmissionpolicybindings", fmt.Sprintf(denialBinding, w.namespace))
 	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
 	Eventually(func() error {
 		probe.Data = map[string]string{"mydata": time.Now().String()}

@@ -4,8 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 var _ = Describe("A fetched body", func() {
@@ -42,17 +40,5 @@ var _ = Describe("A fetched body", func() {
 		w.apply(w.content(due(w.want(other, "mydata", url)), "hello there"))
 		Expect(w.get("other").Data).To(Equal(map[string]string{"mydata": "hello there"}))
 		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
-	})
-
-	It("stays when its pair is removed with --prune=false", func() {
-		w.stop()
-		w.config.Planner.Prune = false
-		w.start()
-		cm := w.create(asking("cm", "a="+url+" b="+url))
-		w.apply(w.content(w.want(cm, "a", url), "A"), w.content(w.want(cm, "b", url), "B"))
-		w.apply(w.reconcile(w.edit("cm", func(cm *corev1.ConfigMap) { cm.Annotations[annotation.DefaultKey] = "a=" + url })))
-		got := w.get("cm")
-		Expect(got.Data).To(Equal(map[string]string{"a": "A", "b": "B"}))
-		Expect(entry(got, "b")).To(BeZero())
 	})
 })

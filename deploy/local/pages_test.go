@@ -19,8 +19,6 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
 	gmtext "github.com/yuin/goldmark/text"
-
-	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // root is the root of the repository.
@@ -30,56 +28,33 @@ var _ = It("The pages name only files, headings and symbols that exist", func() 
 	Expect(Check(os.DirFS(root))).To(BeEmpty())
 })
 
-var _ = Describe("The check of the pages", func() {
-	check := func(page string) []string {
-		GinkgoHelper()
-		tree := fstest.MapFS{}
-		for name, content := range map[string]string{
-			"README.md": "# Top\n\n## What it does, and how\n\n## What it does, and how\n",
-			"writer/apply.go": "package apply\n\ntype Client struct {\n\tName string\n}\n\n" +
-				"func (c *Client) Patch() {}\n\nfunc New() {}\n\nconst limit = 1\n",
-			"writer/made/.gitignore":          "*\n",
-			"writer/decisions/0001-a.md":      "`writer/old.go`\n",
-			"writer/decisions/0002-broken.md": "[b](b.md)\n",
-			"writer/README.md":                page,
-		} {
-			tree[name] = &fstest.MapFile{Data: []byte(content)}
-		}
-		broken := "writer/decisions/0002-broken.md:1: writer/decisions/b.md does not exist"
-		problems := suitetest.Must(Check(tree))
-		Expect(problems).To(ContainElement(broken), "links of decisions are checked, their code is not")
-		return slices.DeleteFunc(problems, func(p string) bool { return p == broken })
+var _ = It("The check of the pages accepts what exists and reports the rest", func() {
+	tree := fstest.MapFS{}
+	for name, content := range map[string]string{
+		"README.md": "# Top\n\n## What it does, and how\n\n## What it does, and how\n",
+		"writer/apply.go": "package apply\n\ntype Client struct {\n\tName string\n}\n\n" +
+			"func (c *Client) Patch() {}\n\nfunc New() {}\n\nconst limit = 1\n",
+		"writer/made/.gitignore":     "*\n",
+		"writer/decisions/0001-a.md": "`writer/old.go` [b](b.md)\n", // its links are checked, its code is not
+		"writer/good.md": "# A `b` c\n[a](../README.md) [b](../writer) [c](.) [d](..) [there](https://example.com/a#b)\n" +
+			"[how](../README.md#what-it-does-and-how) [how](../README.md#what-it-does-and-how-1) [here](#a-b-c)\n" +
+			"<a id=\"S1\"></a> [here](#S1)\n\n```\n[no](nowhere.md)\n```\n\n" +
+			"`writer/apply.go: New`, `apply.go: Client.Patch`, `apply.go: Client.Name`, `apply.go: limit`,\n" +
+			"`writer/apply.go`, `/etc/nats.conf`, `namespace/name`, `writer/made/kubeconfig`\n",
+		"writer/bad.md": "[top](../REDME.md)\n\n![top](top.png)\n\n| a |\n|---|\n| b [b](c.md) |\n\n" +
+			"[how](../README.md#how)\n\n[how](#how)\n\n`writer/apply.go: Old`\n\n`writer/apply.go: Client.Put`\n\n" +
+			"`writer/old.go: New`\n\n`writer/old.go`\n\n`writer/internal/judge`\n",
+	} {
+		tree[name] = &fstest.MapFile{Data: []byte(content)}
 	}
-
-	DescribeTable("accepts",
-		func(page string) { Expect(check(page)).To(BeEmpty()) },
-		Entry("a file, a folder, the page's folder and the root", "[a](../README.md) [b](../writer) [c](.) [d](..)"),
-		Entry("a heading of another page", "[how](../README.md#what-it-does-and-how)"),
-		Entry("the second heading of that name", "[how](../README.md#what-it-does-and-how-1)"),
-		Entry("a heading of the page", "# A `b` c\n\n[here](#a-b-c)"),
-		Entry("an anchor in HTML", "<a id=\"S1\"></a>\n\n[here](#S1)"),
-		Entry("another site", "[there](https://example.com/a#b)"),
-		Entry("a link in a block of code", "```\n[no](nowhere.md)\n```"),
-		Entry("a function, a method, a field and a constant",
-			"`writer/apply.go: New`, `apply.go: Client.Patch`, `apply.go: Client.Name`, `apply.go: limit`"),
-		Entry("a file in code", "`writer/apply.go`"),
-		Entry("a path outside the repository", "`/etc/nats.conf`, `namespace/name`"),
-		Entry("a file generated at run time", "`writer/made/kubeconfig`"),
-	)
-
-	DescribeTable("reports",
-		func(page, problem string) { Expect(check(page)).To(ConsistOf("writer/README.md:" + problem)) },
-		Entry("a missing file", "a\n\nb [top](../REDME.md)", "3: REDME.md does not exist"),
-		Entry("a missing image", "a\n\n![top](top.png)", "3: writer/top.png does not exist"),
-		Entry("a broken link in a table", "| a |\n|---|\n| b [b](c.md) |", "3: writer/c.md does not exist"),
-		Entry("a missing heading of another page", "[how](../README.md#how)", "1: README.md has no heading #how"),
-		Entry("a missing heading of the page", "[how](#how)", "1: writer/README.md has no heading #how"),
-		Entry("a missing function", "`writer/apply.go: Old`", "1: writer/apply.go does not declare Old"),
-		Entry("a missing method", "`writer/apply.go: Client.Put`", "1: writer/apply.go does not declare Client.Put"),
-		Entry("the missing file of a symbol", "`writer/old.go: New`", "1: writer/old.go does not exist"),
-		Entry("a missing file in code", "`writer/old.go`", "1: writer/old.go does not exist"),
-		Entry("a missing folder in code", "`writer/internal/judge`", "1: writer/internal/judge does not exist"),
-	)
+	Expect(Check(tree)).To(ConsistOf(
+		"writer/decisions/0001-a.md:1: writer/decisions/b.md does not exist",
+		"writer/bad.md:1: REDME.md does not exist", "writer/bad.md:3: writer/top.png does not exist",
+		"writer/bad.md:7: writer/c.md does not exist", "writer/bad.md:9: README.md has no heading #how",
+		"writer/bad.md:11: writer/bad.md has no heading #how", "writer/bad.md:13: writer/apply.go does not declare Old",
+		"writer/bad.md:15: writer/apply.go does not declare Client.Put", "writer/bad.md:17: writer/old.go does not exist",
+		"writer/bad.md:19: writer/old.go does not exist", "writer/bad.md:21: writer/internal/judge does not exist",
+	))
 })
 
 var (

@@ -33,36 +33,11 @@ var _ = Describe("An annotation", func() {
 			HaveField("Since", BeTemporally("~", time.Now(), time.Minute)))))
 		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).
 			To(HavePrefix(`{"*":{"error":"InvalidAnnotation","message":"` + sentence + `","since":"2`))
-		first := problem()
-
-		By("reporting an invalid pair and an unknown annotation, and fetching the rest")
-		cm.Annotate(ctx, "x-kv8s.io/curl-refrsh", "10m")
-		cm.Ask(ctx, "page=ftp://example.com/?token=S3CR3T other="+page.URL())
-		cm.EventuallyHasData(ctx, "other", "there")
-		Eventually(ctx, problem).Should(HaveValue(HaveField("Message",
-			"annotation curl-me-that, pair 1 (key page): the scheme must be http or https; use http:// or https://; "+
-				"also annotation x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?")))
-		Eventually(ctx, problem).Should(HaveValue(HaveField("Since", first.Since)))
-		Expect(cm.Get(ctx).Annotations[annotation.StatusKey]).NotTo(ContainSubstring("S3CR3T"))
-
-		By("writing nothing while nothing changes")
-		w.EventuallyQuiet(ctx)
-		writes := cm.Writes(ctx)
-		cm.Label(ctx, "app", "other")
-		Expect(w.Watcher().Kill()).To(Succeed())
-		w.Watcher().Restart(ctx)
-		w.Watcher().EventuallyReady(ctx)
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Writes(ctx)).To(Equal(writes))
 
 		By("clearing the error once it is corrected")
-		cm.Patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]any{
-			"x-kv8s.io/curl-refrsh": nil, annotation.DefaultKey: "page=" + page.URL() + " other=" + page.URL(),
-		}}})
+		cm.Ask(ctx, "page="+page.URL()+" other="+page.URL())
+		cm.EventuallyHasData(ctx, "other", "there")
 		Eventually(ctx, problem).Should(BeNil())
-		w.EventuallyQuiet(ctx)
-		Expect(cm.Get(ctx).Data).To(And(HaveKeyWithValue("page", "there"), HaveKeyWithValue("other", "there")))
-		Expect(cm.Writes(ctx)).To(Equal(writes + 1))
 	})
 })
 

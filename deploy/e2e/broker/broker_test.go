@@ -2,13 +2,9 @@
 package broker_test
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -85,36 +81,5 @@ var _ = Describe("The system on an unreliable broker", func() {
 			Expect(w.History.Writes(cm.Name)).To(Equal(1))
 		}
 		failing.HasEvents(ctx, "BadStatus")
-	})
-
-	It("restores lost streams and consumers", func(ctx SpecContext) {
-		w := env.World(ctx, world.Audited(world.Options{})) // the audit interval is also that of checks of the streams
-		held, _ := w.Fill(ctx, "held", "held")
-		_, edited := w.Fill(ctx, "edited", "before")
-		for i, lost := range []struct {
-			of   func(ctx context.Context, js jetstream.JetStream) error
-			gets int // of held keys
-		}{
-			{func(ctx context.Context, js jetstream.JetStream) error {
-				return js.DeleteStream(ctx, pipeline.Requests)
-			}, 0},
-			{func(ctx context.Context, js jetstream.JetStream) error {
-				return errors.Join(js.DeleteStream(ctx, pipeline.Results), js.DeleteStream(ctx, pipeline.Failures))
-			}, 0},
-			{func(ctx context.Context, js jetstream.JetStream) error {
-				return errors.Join(js.DeleteConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer),
-					js.DeleteConsumer(ctx, pipeline.Results, pipeline.WriterConsumer))
-			}, 1},
-		} {
-			w.EventuallyQuiet(ctx)
-			before := held.Hits() // more than one if the audit requested a body that was on its way
-			Expect(lost.of(ctx, w.JetStream)).To(Succeed())
-			page := w.Origin.Page(fmt.Sprint("/after-", i)).Says(world.Body(i))
-			w.Create(ctx, fmt.Sprint("new-", i), world.Asking("mydata="+page.URL())).
-				EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", world.Body(i))
-			edited.Ask(ctx, "mydata="+page.URL())
-			edited.EventuallyHasDataWithin(ctx, 90*time.Second, "mydata", world.Body(i))
-			Expect(held.Hits()-before).To(BeNumerically("<=", lost.gets), "GETs of held keys")
-		}
 	})
 })

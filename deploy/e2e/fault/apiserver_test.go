@@ -87,22 +87,3 @@ var _ = Describe("A denied write", func() {
 		}
 	})
 })
-
-var _ = It("A ConfigMap with other writers is filled despite constant edits, which are kept", func(ctx SpecContext) {
-	w := env.World(ctx, world.Options{})
-	page := w.Origin.Page("/busy").Says("between the edits")
-	cm := w.Create(ctx, "busy", world.Holding("counter", "0"))
-	edits := 0
-	stop := world.Meanwhile(ctx, func() {
-		edits++
-		cm.Put(ctx, "counter", fmt.Sprint(edits))
-	})
-	cm.Ask(ctx, "mydata="+page.URL())
-	cm.EventuallyHasData(ctx, "mydata", "between the edits")
-	cm.Drop(ctx, "mydata")
-	cm.EventuallyHasData(ctx, "mydata", "between the edits")
-	stop()
-	w.EventuallyQuiet(ctx)
-	Expect(cm.Get(ctx).Data).To(Equal(map[string]string{"counter": fmt.Sprint(edits), "mydata": "between the edits"}))
-	Expect(cm.Writes(ctx)).To(Equal(2))
-})

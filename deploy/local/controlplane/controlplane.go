@@ -31,8 +31,6 @@ type Options struct {
 	// Dir keeps data, certificates, kubeconfig and logs. A start in a used folder brings back its objects, and
 	// its kubeconfig stays valid. Empty means a temporary folder that Stop removes.
 	Dir string
-	// Assets are the programs. The default is FindPrograms.
-	Assets Programs
 	// Progress receives a line per step, for people. Nil means no output.
 	Progress io.Writer
 }
@@ -56,11 +54,9 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 	if options.Progress == nil {
 		options.Progress = io.Discard
 	}
-	c = &ControlPlane{programs: options.Assets, failed: make(chan error, 2)}
-	if c.programs == (Programs{}) {
-		if c.programs, err = FindPrograms(); err != nil {
-			return nil, err
-		}
+	c = &ControlPlane{failed: make(chan error, 2)}
+	if c.programs, err = FindPrograms(); err != nil {
+		return nil, err
 	}
 	begin := time.Now()
 	if c.data, err = openDataDir(options.Dir); err != nil {

@@ -29,12 +29,7 @@ import (
 
 func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }
 
-var binaries controlplane.Programs
-
-var _ = BeforeSuite(func() {
-	suitetest.ExpectNoLeaks()
-	binaries = suitetest.Must(controlplane.FindPrograms())
-})
+var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
 // processes returns the process IDs by program name of all processes whose command line contains the folder.
 func processes(dir string) map[string]int {
@@ -66,7 +61,7 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 	start := func(ctx context.Context) {
 		GinkgoHelper()
 		plane = suitetest.Must(controlplane.Start(ctx,
-			controlplane.Options{Dir: dir, Assets: binaries, Progress: GinkgoWriter}))
+			controlplane.Options{Dir: dir, Progress: GinkgoWriter}))
 	}
 
 	BeforeAll(func(ctx SpecContext) {
@@ -80,7 +75,7 @@ var _ = Describe("A control plane in a named folder", Ordered, func() {
 	})
 
 	It("shares it with no other one", func(ctx SpecContext) {
-		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: binaries})
+		_, err := controlplane.Start(ctx, controlplane.Options{Dir: dir})
 		Expect(err).To(MatchError(controlplane.ErrInUse))
 		Expect(err).To(MatchError(ContainSubstring(dir)))
 	})
@@ -131,12 +126,6 @@ var _ = It("A remote API server serves on its host name and loopback, and keeps 
 	for _, path := range []string{kubeconfig, filepath.Join(dir, "pki", "apiserver.key")} {
 		Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
 	}
-})
-
-var _ = It("A control plane without programs names the program that cannot run", func(ctx SpecContext) {
-	dir := GinkgoT().TempDir()
-	Expect(controlplane.Start(ctx, controlplane.Options{Dir: dir, Assets: controlplane.Programs{Dir: dir}})).Error().
-		To(MatchError(MatchRegexp(`^start etcd: .*no such file`)))
 })
 
 // manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
