@@ -130,9 +130,9 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	if len(o.Request.Rules) > 0 {
 		o.compiled = new(atomic.Pointer[annotation.Request])
 	}
-	o.share()
+	o.intern()
 	o.Status = EntriesOf(shown.Status, o.Request.URL)
-	o.own(shown.Owners)
+	o.setOwners(shown.Owners)
 	for _, entry := range m.ManagedFields {
 		if entry.Manager != annotation.FieldManager && entry.Time != nil && entry.Time.After(o.EditedAt) {
 			o.EditedAt = entry.Time.Time
@@ -151,8 +151,8 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 	return o
 }
 
-// own sets the owners of the keys.
-func (o *Object) own(owners annotation.Owners) {
+// setOwners sets the owners of the keys.
+func (o *Object) setOwners(owners annotation.Owners) {
 	mixed := false
 	for key := range o.keys() {
 		owner := owners.Of(key)
@@ -180,9 +180,9 @@ func (o *Object) keys() iter.Seq[string] {
 	}
 }
 
-// share interns keys and annotation names. A key that is a substring would keep the whole
+// intern interns keys and annotation names. A key that is a substring would keep the whole
 // annotation in memory.
-func (o *Object) share() {
+func (o *Object) intern() {
 	o.Request.Annotation = unique.Make(o.Request.Annotation).Value()
 	for i, pair := range o.Request.Pairs {
 		o.Request.Pairs[i].Key = unique.Make(pair.Key).Value()

@@ -113,7 +113,7 @@ func (e *Exporter) stream(ctx context.Context, r reading, name string) error {
 	r.set("stream_messages", name, float64(info.State.Msgs))
 	r.set("stream_bytes", name, float64(info.State.Bytes))
 	r.set("stream_replicas", name, float64(info.Config.Replicas))
-	r.set("stream_current_replicas", name, current(info))
+	r.set("stream_current_replicas", name, currentReplicas(info))
 	if name != pipeline.Requests {
 		r.set("stream_limit_bytes", name, float64(info.Config.MaxBytes))
 	}
@@ -214,8 +214,8 @@ func (e *Exporter) Measure(set *metric.Set) {
 	}, families...)
 }
 
-// current returns the number of up-to-date replicas of a stream.
-func current(i *jetstream.StreamInfo) float64 {
+// currentReplicas returns the number of up-to-date replicas of a stream.
+func currentReplicas(i *jetstream.StreamInfo) float64 {
 	if i.Cluster == nil || i.Config.Replicas <= 1 {
 		return 1
 	}

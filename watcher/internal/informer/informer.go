@@ -63,8 +63,8 @@ func New[O metav1.Object, T Cached](c Config, d Deps[O, T]) *Informer[T] {
 	return s
 }
 
-// of returns the watched namespace that has the objects of a namespace.
-func (i *Informer[T]) of(name string) *namespace[T] {
+// namespaceOf returns the watched namespace that has the objects of a namespace.
+func (i *Informer[T]) namespaceOf(name string) *namespace[T] {
 	if n, found := i.namespaces[name]; found {
 		return n
 	}
@@ -126,7 +126,7 @@ func (i *Informer[T]) Synced() <-chan struct{} { return i.synced }
 func (i *Informer[T]) Listed(name string) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	n := i.of(name)
+	n := i.namespaceOf(name)
 	return n == nil || n.listed
 }
 
@@ -138,7 +138,7 @@ func (i *Informer[T]) Put(object any) {
 		return
 	}
 	i.mu.Lock()
-	changed := i.of(o.name.Namespace).latest.Load() < o.version && i.put(o)
+	changed := i.namespaceOf(o.name.Namespace).latest.Load() < o.version && i.put(o)
 	i.mu.Unlock()
 	if changed { // the response may include an edit that the watch has not delivered yet
 		i.notify(o.name, true)

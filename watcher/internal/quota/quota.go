@@ -45,9 +45,9 @@ type Quota struct {
 
 // decision is the decision about a namespace.
 type decision struct {
-	// full means that objects younger than last get no keys.
-	full bool
-	last age
+	// full means that objects created after cutoff get no keys.
+	full   bool
+	cutoff age
 	// stretch multiplies the intervals (0 means 1).
 	stretch int
 	// reporter is the object that reports the stretch of a number of keys.
@@ -56,7 +56,7 @@ type decision struct {
 }
 
 // excludes reports whether an object gets no keys.
-func (d decision) excludes(o *annotated.Object) bool { return d.full && ageOf(o).compare(d.last) > 0 }
+func (d decision) excludes(o *annotated.Object) bool { return d.full && ageOf(o).compare(d.cutoff) > 0 }
 
 type age struct {
 	created int64
@@ -133,8 +133,8 @@ func (q *Quota) Run(ctx context.Context, c clock.WithTicker, affected func(types
 	})
 }
 
-// sum is the sum of the requests in a namespace.
-type sum struct {
+// demand is the sum of the requests in a namespace.
+type demand struct {
 	keys, refreshed int
 	// rate is the rate of all refreshes, in microhertz.
 	rate int64
@@ -143,24 +143,24 @@ type sum struct {
 // Decide decides about the namespaces that exceed a limit or did so before, and returns the affected
 // objects.
 func (q *Quota) Decide() (affected []types.NamespacedName) {
-	sums := map[string]sum{}
+	demands := map[string]demand{}
 	q.visit(func(o *annotated.Object) {
-		s := sums[o.Namespace]
-		s.keys += len(o.Request.Pairs)
+		d := demands[o.Namespace]
+		d.keys += len(o.Request.Pairs)
 		for _, pair := range o.Request.Pairs {
 			if interval := o.Request.Interval(pair.Key); interval > 0 {
-				s.refreshed++
-				s.rate += int64(time.Second) * 1e6 / int64(interval)
+				d.refreshed++
+				d.rate += int64(time.Second) * 1e6 / int64(interval)
 			}
 		}
-		sums[o.Namespace] = s
+		demands[o.Namespace] = d
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	maps.DeleteFunc(q.decisions, func(name string, _ decision) bool { return sums[name].keys == 0 })
+	maps.DeleteFunc(q.decisions, func(name string, _ decision) bool { return demands[name].keys == 0 })
 	members := map[string][]*annotated.Object{}
-	for name, s := range sums {
-		if _, exceeds := q.decisions[name]; exceeds || q.tooMany(s) || q.stretch(s, 1) > 0 {
+	for name, d := range demands {
+		if _, exceeds := q.decisions[name]; exceeds || q.tooMany(d) || q.stretch(d, 1) > 0 {
 			members[name] = nil
 		}
 	}
@@ -173,7 +173,7 @@ func (q *Quota) Decide() (affected []types.NamespacedName) {
 		}
 	})
 	for name, objects := range members {
-		affected = append(affected, q.decide(name, sums[name], objects)...)
+		affected = append(affected, q.decide(name, demands[name], objects)...)
 	}
 	return affected
 }
@@ -187,20 +187,20 @@ func (q *Quota) visit(do func(*annotated.Object)) {
 	})
 }
 
-func (q *Quota) tooMany(s sum) bool { return q.limits.Keys > 0 && s.keys > q.limits.Keys }
+func (q *Quota) tooMany(d demand) bool { return q.limits.Keys > 0 && d.keys > q.limits.Keys }
 
 // decide applies the limits to one namespace. The caller holds the lock.
-func (q *Quota) decide(name string, s sum, objects []*annotated.Object) (affected []types.NamespacedName) {
+func (q *Quota) decide(name string, d demand, objects []*annotated.Object) (affected []types.NamespacedName) {
 	slices.SortFunc(objects, func(a, b *annotated.Object) int { return ageOf(a).compare(ageOf(b)) })
 	before := q.decisions[name]
 	now := before
-	now.full, now.last, now.stretch = q.tooMany(s), age{}, q.stretch(s, before.stretch)
+	now.full, now.cutoff, now.stretch = q.tooMany(d), age{}, q.stretch(d, before.stretch)
 	for left, i := q.limits.Keys, 0; now.full && i < len(objects) && left >= len(objects[i].Request.Pairs); i++ {
-		left, now.last = left-len(objects[i].Request.Pairs), ageOf(objects[i])
+		left, now.cutoff = left-len(objects[i].Request.Pairs), ageOf(objects[i])
 	}
 	reports := func(o *annotated.Object) bool { return o.Request.Refreshes() && o.UID == before.reporter }
 	if now.stretch != before.stretch || now.stretch > 0 && !slices.ContainsFunc(objects, reports) {
-		now.reported = s.refreshed
+		now.reported = d.refreshed
 		if i := slices.IndexFunc(objects, func(o *annotated.Object) bool { return o.Request.Refreshes() }); i >= 0 {
 			now.reporter = objects[i].UID
 		}
@@ -219,13 +219,13 @@ func (q *Quota) decide(name string, s sum, objects []*annotated.Object) (affecte
 
 // stretch returns the factor for intervals; 0 means 1. It decreases only below four fifths of
 // the next limit, because each change publishes all wants of the namespace.
-func (q *Quota) stretch(s sum, before int) int {
+func (q *Quota) stretch(d demand, before int) int {
 	if q.limits.Refreshes == 0 {
 		return 0
 	}
-	rate, budget := s.rate, int64(q.limits.Refreshes)*1e6
-	if q.tooMany(s) { // the other keys are not fetched
-		rate = rate / int64(s.keys) * int64(q.limits.Keys)
+	rate, budget := d.rate, int64(q.limits.Refreshes)*1e6
+	if q.tooMany(d) { // the other keys are not fetched
+		rate = rate / int64(d.keys) * int64(q.limits.Keys)
 	}
 	factor := max(1, before)
 	for rate > budget*int64(factor) {

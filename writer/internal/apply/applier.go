@@ -139,7 +139,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 	}
 	began := time.Now()
 	t := a.newTask(ref, items)
-	t.start()
+	t.assumeObject()
 	writes := t.run(ctx)
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
 	for i, o := range writes {

@@ -30,8 +30,8 @@ type task struct {
 	bodies map[string][]byte
 }
 
-// start chooses the newest object that needs no request: the cached one, or the one in the wants.
-func (t *task) start() {
+// assumeObject chooses the newest object that needs no request: the cached one, or the one in the wants.
+func (t *task) assumeObject() {
 	if cached := t.objects.Get(t.ref); cached != nil && t.covers(cached.ResourceVersion) {
 		t.object, t.known = t.config.Decoder.Decode(cached, plan.FromPatch), true
 		return
@@ -130,7 +130,7 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Write {
 			object := *t.object
 			one.object, one.known = &object, true
 		} else {
-			one.start()
+			one.assumeObject()
 		}
 		writes[i] = one.run(ctx)[0]
 	}
@@ -265,7 +265,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 	for i, d := range p.Decisions {
 		writes[i] = Write{Outcome: d.Outcome, NewPage: d.NewPage}
 		events := d.Events
-		if t.restored(t.items[i], d) {
+		if t.endsRefusal(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
 		}
 		if len(events) > 0 {
@@ -291,9 +291,9 @@ func keyIDOf(i plan.Item) keyID {
 	return keyID{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
 }
 
-// restored reports whether an item wrote a value that this process reported as unwritable. The
+// endsRefusal reports whether an item wrote a value that this process reported as unwritable. The
 // status does not show that.
-func (t *task) restored(item plan.Item, d plan.Decision) bool {
+func (t *task) endsRefusal(item plan.Item, d plan.Decision) bool {
 	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
 	if !good || d.Outcome != plan.Written || !t.unwritable.Get(keyIDOf(item)) {
 		return false

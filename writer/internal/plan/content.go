@@ -24,7 +24,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	case !b.object.asks(i, ""), c.GetRules() != rules, offered && b.object.Request.Interval(key) <= 0:
 		return Decision{Outcome: Late}
 	case b.foreign(key):
-		return b.obstacle(i, Foreign, keyExists)
+		return b.recordObstacle(i, Foreign, keyExists)
 	case offered:
 		return b.offered(i, c)
 	}
@@ -47,11 +47,11 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
 	if !holds && b.object.Obstacle != "" {
-		return b.refused(i)
+		return b.recordRefusal(i)
 	}
 	body := c.GetBody()
 	if !holds && owner.State != annotation.None && b.becomesHTML(i, body, c.GetSha256()) {
-		return b.obstacle(i, Refused, contentRejected)
+		return b.recordObstacle(i, Refused, contentRejected)
 	}
 	value := valueOf(body)
 	if !holds {
@@ -64,7 +64,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	if entry.SHA256 == next.SHA256 && !entry.ChangedAt.IsZero() {
 		next.ChangedAt = entry.ChangedAt
 	}
-	d := b.healthy(i, entry, next)
+	d := b.recordHealthy(i, entry, next)
 	d.Version = !holds
 	return d
 }
@@ -131,11 +131,11 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	}
 	next := entry.WithoutFailure()
 	next.URL, next.Fence = i.url(), i.Fence
-	return b.healthy(i, entry, next)
+	return b.recordHealthy(i, entry, next)
 }
 
-// healthy records a key without a failure.
-func (b *builder) healthy(i Item, was, next status.Entry) Decision {
+// recordHealthy records a key without a failure.
+func (b *builder) recordHealthy(i Item, was, next status.Entry) Decision {
 	decision := Decision{Outcome: Written}
 	next.Since = time.Time{}
 	if was.Failing() {

@@ -18,7 +18,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Outcome: Late}
 	}
 	if b.foreign(key) {
-		return b.obstacle(i, Foreign, keyExists)
+		return b.recordObstacle(i, Foreign, keyExists)
 	}
 	entry := b.status.Keys[key]
 	since := i.observed()
@@ -80,15 +80,15 @@ var refusals = map[apiserver.Class]v1.FailureClass{
 	apiserver.Immutable: immutable, apiserver.TooLarge: bodyTooLarge, apiserver.ObjectTooLarge: bodyTooLarge,
 }
 
-// refused records that the API server refuses a body.
-func (b *builder) refused(i Item) Decision {
-	return b.obstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
+// recordRefusal records that the API server refuses a body.
+func (b *builder) recordRefusal(i Item) Decision {
+	return b.recordObstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
 }
 
-// obstacle records why a body was not written. If the API server rejected the write, the fence
+// recordObstacle records why a body was not written. If the API server rejected the write, the fence
 // stays, so that the same result can be applied later. The recorder emits an Event again only when
 // the previous one has expired.
-func (b *builder) obstacle(i Item, outcome Outcome, class v1.FailureClass) Decision {
+func (b *builder) recordObstacle(i Item, outcome Outcome, class v1.FailureClass) Decision {
 	entry := b.status.Keys[i.Key.Key]
 	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
 	if class != writeFailed {

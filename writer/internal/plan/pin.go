@@ -20,7 +20,7 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 	if !entry.HasBody() {
 		next.URL = i.url()
 	}
-	d := b.healthy(i, entry, next)
+	d := b.recordHealthy(i, entry, next)
 	d.Version, d.Available = true, true
 	if entry.Available != next.Available {
 		d.Events = append(d.Events, updateAvailable(i, entry.HasBody(), next.Available))
@@ -89,7 +89,7 @@ func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
 	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
 		return Decision{Outcome: Deferred}, true
 	case b.object.Obstacle != "" && b.object.History[pin] != nil:
-		return b.refused(i), true
+		return b.recordRefusal(i), true
 	case b.fillPin(i, key, &d):
 		d.Outcome = Written
 	}
