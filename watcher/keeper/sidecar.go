@@ -3,9 +3,11 @@ package keeper
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -98,4 +100,76 @@ func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
 		spec.Volumes = []corev1.Volume{*sidecar.Volume}
 	}
 	return spec
+}
+
+// podsPause is the minimum interval between two counts of a Watcher's pods.
+const podsPause = time.Second
+
+// counted has the states of a Watcher's pods at the last count.
+type counted struct {
+	at         time.Time
+	generation int64
+	count      plan.Count
+}
+
+// observe counts the pods with the sidecar and logs transitions since the last count. It returns the time
+// until the next count (0: on the next change). The status stays the same until pods are listed.
+func (k *keeper) observe(in *plan.Input, m *memory) time.Duration {
+	if !k.config.Sidecars {
+		return 0
+	}
+	if !k.pods.Listed(in.Plan.Watcher.Namespace) {
+		if in.Previous.Pods != nil {
+			in.Pods = &plan.Count{PodsStatus: *in.Previous.Pods}
+		}
+		return 0
+	}
+	var pods []*plan.Pod
+	for _, name := range k.injected.of(in.Plan.Watcher) {
+		if pod := k.pods.Get(name); pod != nil {
+			pods = append(pods, pod)
+		}
+	}
+	if len(pods) == 0 && m.counted == nil && in.Plan.Sidecar == nil && in.Previous.Pods == nil {
+		return 0 // like most Watchers
+	}
+	before := m.counted
+	if before != nil && before.generation == in.Plan.Generation {
+		if wait := podsPause - in.Now.Sub(before.at); wait > 0 {
+			in.Pods = &before.count // otherwise each status write triggers a count
+			return wait
+		}
+	}
+	m.counted = &counted{at: in.Now, generation: in.Plan.Generation, count: plan.CountPods(in.Plan, pods, in.Now)}
+	if before != nil {
+		k.logTransitions(in.Plan, before.count.Pods, m.counted.count.Pods)
+	}
+	in.Pods = &m.counted.count
+	return m.counted.count.Again
+}
+
+// logTransitions logs each pod that is new or gone, or whose sidecar changed state.
+func (k *keeper) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]plan.PodState) {
+	log := func(pod types.NamespacedName, s plan.PodState, message string) {
+		k.log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
+			Int64("generation", s.Generation).Str("state", string(s.State)).Str("reason", s.Reason).Msg(message)
+	}
+	for pod, now := range after {
+		was, known := before[pod]
+		if !known {
+			log(pod, now, "pod injected")
+			was.State = plan.Starting
+		}
+		if was.State != now.State {
+			log(pod, now, map[plan.State]string{
+				plan.Starting: "sidecar not ready", plan.Ready: "sidecar ready", plan.Failing: "sidecar failing",
+			}[now.State])
+		}
+	}
+	for pod, was := range before {
+		if _, still := after[pod]; !still {
+			was.Reason = ""
+			log(pod, was, "pod gone")
+		}
+	}
 }
