@@ -74,7 +74,7 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 	invalid := "ConfigMaps with invalid annotations, or beyond the quota of their namespace."
 	gauge("invalid_objects", invalid, func() (n int) {
 		for o := range k.all() {
-			if o.Invalid != nil || o.Request.Skips() {
+			if o.Invalid != nil || o.Request.Rejects() {
 				n++
 			}
 		}

@@ -65,7 +65,7 @@ func (g *Grammar) unknownNames(annotations map[string]string, request *Request) 
 		} else {
 			text += "use one of " + strings.Join(g.names, ", ")
 		}
-		request.add(Problem{Rule: text, Text: text})
+		request.add(Problem{Mistake: text, Text: text})
 	}
 }
 
@@ -78,7 +78,7 @@ func (g *Grammar) mislabeled(labels map[string]string, request *Request) {
 		prefix, name := cutPrefix(label)
 		if slices.Contains(g.prefixes, prefix) && g.nearest(name) != "" {
 			text := "label " + label + " has no effect; did you mean the annotation " + g.nearest(name) + "?"
-			request.add(Problem{Rule: text, Text: text})
+			request.add(Problem{Mistake: text, Text: text})
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (g *Grammar) ignored(annotations map[string]string, value string, request *
 		if other, found := annotations[key]; found && other != value {
 			text := "annotation " + key + " is ignored, because " + request.Annotation +
 				" takes precedence; remove one of them"
-			request.add(Problem{Rule: text, Text: text})
+			request.add(Problem{Mistake: text, Text: text})
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (g *Grammar) allowed(key, text string, interval time.Duration, request *Req
 		key = " of key " + key
 	}
 	sentence := RefreshName + key + " is " + quotable(text) + ", " + limit + used + "; " + used + " is used"
-	request.add(Problem{Rule: sentence, Text: sentence, Adjusted: true, WatcherOnly: true})
+	request.add(Problem{Mistake: sentence, Text: sentence, Adjusted: true, WatcherOnly: true})
 	return allowed
 }
 
@@ -115,7 +115,7 @@ func digests(value string, request Request) (map[string]string, error) {
 	for _, field := range fields {
 		key, digest, found := strings.Cut(field, "=")
 		raw, err := hex.DecodeString(digest)
-		wrong := !found || keyRule(key) != "" || all[key] != "" || err != nil || len(raw) != sha256.Size
+		wrong := !found || keyMistake(key) != "" || all[key] != "" || err != nil || len(raw) != sha256.Size
 		if wrong && malformed == "" {
 			malformed = word(value, field)
 		}
@@ -151,7 +151,7 @@ func expressions(options map[string]string, request *Request) error {
 			key, text, found := strings.Cut(line, "=")
 			key, text = strings.TrimSpace(key), strings.TrimSpace(text)
 			switch {
-			case !found || keyRule(key) != "":
+			case !found || keyMistake(key) != "":
 				return invalid(where + ": it does not begin with key=")
 			case !request.Names(key) && name == SelectName:
 				request.orphan(name, where, key)
@@ -165,7 +165,7 @@ func expressions(options map[string]string, request *Request) error {
 			set := rules[key]
 			if mistake := expressionMistake(name, set, request.SHA256[key]); mistake != "" {
 				request.reject(Problem{
-					Key: key, Rule: name + ": " + mistake, Expression: true,
+					Key: key, Mistake: name + ": " + mistake, Expression: true,
 					Text: "annotation " + name + where + " (key " + key + "): " + mistake,
 				})
 				continue
@@ -207,7 +207,7 @@ func (r Request) Checked() Request {
 	for _, pair := range r.Pairs {
 		if name, where, mistake := firstMistake(r.Rules[pair.Key]); mistake != "" {
 			checked.reject(Problem{
-				Key: pair.Key, Rule: name + ": " + mistake, Expression: true,
+				Key: pair.Key, Mistake: name + ": " + mistake, Expression: true,
 				Text: "annotation " + name + ", " + where + "key " + pair.Key + ": " + mistake,
 			})
 		}

@@ -64,7 +64,7 @@ func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 	annotations := with(annotation.SHA256Name, "b="+digest)
 	annotations[annotation.DefaultKey] = "a=a.example.com b=ftp://b.example.com"
 	request, err := grammar(t).Parse(annotations)
-	if err != nil || len(request.Pairs) != 1 || !request.Skips() {
+	if err != nil || len(request.Pairs) != 1 || !request.Rejects() {
 		t.Errorf("got %+v, %v", request, err)
 	}
 }

@@ -24,7 +24,7 @@ func (g *Grammar) ParseObject(o metav1.Object) (Request, error) {
 //
 // Without an accepted annotation, the Request has at most Suspended and Problems. If a whole value is
 // unusable, Parse returns an error, which is one sentence for an Event, and a Request that has only
-// Present, Annotation and, if it could be parsed, Suspended. A pair that breaks a rule becomes one of the
+// Present, Annotation and, if it could be parsed, Suspended. A pair with a mistake becomes one of the
 // Problems. The other pairs still count.
 func (g *Grammar) Parse(annotations map[string]string) (request Request, err error) {
 	key, value, found := g.Find(annotations)
@@ -61,7 +61,7 @@ func (g *Grammar) Parse(annotations map[string]string) (request Request, err err
 }
 
 // pairs parses the value of the main annotation. A field that is not a pair makes the boundaries of
-// its neighbours unclear, so the whole value is rejected. A pair that breaks a rule is rejected
+// its neighbours unclear, so the whole value is rejected. A pair with a mistake is rejected
 // alone.
 func (g *Grammar) pairs(request *Request, value string) error {
 	fields, excess := split(value)
@@ -106,28 +106,28 @@ func split(text string) (fields []string, excess string) {
 const keyCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 const (
-	ruleKey   = "the key has characters other than letters, digits, -, _ and ."
-	ruleLong  = "the key is longer than 253 characters"
-	ruleDots  = "the key is . or begins with .."
-	ruleTwice = "the key appears twice, so none of its urls is fetched"
-	ruleBlank = "the key contains an invisible character, such as a byte order mark or a zero-width space"
-	ruleQuote = "the pair is in quotes"
-	ruleEnd   = "the url ends with a comma or semicolon"
-	ruleComma = "the host contains a comma or semicolon"
-	ruleJoin  = "the url contains what looks like another pair"
+	oddKey         = "the key has characters other than letters, digits, -, _ and ."
+	longKey        = "the key is longer than 253 characters"
+	dottedKey      = "the key is . or begins with .."
+	repeatedKey    = "the key appears twice, so none of its urls is fetched"
+	invisibleKey   = "the key contains an invisible character, such as a byte order mark or a zero-width space"
+	quotedPair     = "the pair is in quotes"
+	separatorAtEnd = "the url ends with a comma or semicolon"
+	commaInHost    = "the host contains a comma or semicolon"
+	joinedPairs    = "the url contains what looks like another pair"
 )
 
 // advice tells how to fix each kind of mistake.
 var advice = map[string]string{
-	ruleKey:           "use only those",
-	ruleLong:          "use a shorter one",
-	ruleDots:          "use another one",
-	ruleTwice:         "use each key once",
-	ruleBlank:         "delete the key and type it again",
-	ruleQuote:         "remove them",
-	ruleComma:         "separate pairs by spaces",
-	ruleEnd:           "separate pairs by spaces only, or write %2C or %3B if it belongs to the url",
-	ruleJoin:          "separate pairs by spaces, or write %2C or %3B if the comma or semicolon belongs to the url",
+	oddKey:            "use only those",
+	longKey:           "use a shorter one",
+	dottedKey:         "use another one",
+	repeatedKey:       "use each key once",
+	invisibleKey:      "delete the key and type it again",
+	quotedPair:        "remove them",
+	commaInHost:       "separate pairs by spaces",
+	separatorAtEnd:    "separate pairs by spaces only, or write %2C or %3B if it belongs to the url",
+	joinedPairs:       "separate pairs by spaces, or write %2C or %3B if the comma or semicolon belongs to the url",
 	weburl.BadScheme:  "use http:// or https://",
 	weburl.HasUser:    "remove it, and ask the operator to configure credentials for that host",
 	weburl.Hidden:     "delete the url and type it again, or escape it, as in %E2%80%8B",
@@ -165,8 +165,8 @@ type parser struct {
 
 // pair parses the pair with that number.
 func (p *parser) pair(number int, key, value string) {
-	if rule := keyRule(key); rule != "" {
-		p.skip(number, "", rule)
+	if mistake := keyMistake(key); mistake != "" {
+		p.reject(number, "", mistake)
 		return
 	}
 	if p.count[key] > 1 {
@@ -176,12 +176,12 @@ func (p *parser) pair(number int, key, value string) {
 	url, wrong := weburl.Canonical(value, p.grammar.defaultScheme)
 	switch {
 	case wrong != "" && wrong != weburl.BadScheme && wrong != weburl.Mistyped && separatorInHost.MatchString(value):
-		wrong = ruleComma
+		wrong = commaInHost
 	case wrong != weburl.HasUser && pairInPath.MatchString(value):
-		wrong = ruleJoin
+		wrong = joinedPairs
 	}
 	if wrong != "" {
-		p.skip(number, key, wrong)
+		p.reject(number, key, wrong)
 		p.broken = true
 		return
 	}
@@ -194,46 +194,46 @@ func (p *parser) pair(number int, key, value string) {
 func (p *parser) repeated(number int, key string) {
 	p.seen[key]++
 	if p.seen[key] == 2 {
-		p.skip(number, key, ruleTwice)
+		p.reject(number, key, repeatedKey)
 	}
 }
 
-func (p *parser) skip(number int, key, rule string) {
+func (p *parser) reject(number int, key, mistake string) {
 	shown := key
-	if rule == weburl.HasUser && p.broken {
+	if mistake == weburl.HasUser && p.broken {
 		shown = "" // it may be the part of a password after a space
 	}
-	p.request.reject(Problem{Key: key, Rule: rule, Text: p.text(number, shown, rule)})
+	p.request.reject(Problem{Key: key, Mistake: mistake, Text: p.text(number, shown, mistake)})
 }
 
 // text returns the sentence about a pair.
-func (p *parser) text(number int, key, rule string) string {
+func (p *parser) text(number int, key, mistake string) string {
 	where := fmt.Sprintf("annotation %s, pair %d", shortName(p.request.Annotation), number)
 	if key != "" {
 		where += " (key " + key + ")"
 	}
-	what, found := advice[rule]
+	what, found := advice[mistake]
 	if !found {
 		what = adviceOther
 	}
-	return where + ": " + rule + "; " + what
+	return where + ": " + mistake + "; " + what
 }
 
-// keyRule returns the rule that a key breaks, or "".
-func keyRule(key string) string {
+// keyMistake returns the mistake in a key, or "".
+func keyMistake(key string) string {
 	switch {
 	case len(validation.IsConfigMapKey(key)) == 0:
 		return ""
 	case strings.ContainsFunc(key, weburl.Invisible):
-		return ruleBlank
+		return invisibleKey
 	case quoteStart.MatchString(key):
-		return ruleQuote
+		return quotedPair
 	case strings.Trim(key, keyCharacters) != "":
-		return ruleKey
+		return oddKey
 	case len(key) > validation.DNS1123SubdomainMaxLength:
-		return ruleLong
+		return longKey
 	}
-	return ruleDots
+	return dottedKey
 }
 
 // shortName returns an annotation key without its prefix.

@@ -151,7 +151,7 @@ func TestParseRefuses(t *testing.T) {
 // onlyRefusal returns the number and key of the only rejected pair, and the rule that it breaks.
 func onlyRefusal(t *testing.T, request annotation.Request) string {
 	t.Helper()
-	if len(request.Problems) != 1 || !request.Problems[0].Skipped || !request.Skips() {
+	if len(request.Problems) != 1 || !request.Problems[0].Rejected || !request.Rejects() {
 		t.Fatalf("not exactly one pair is rejected: %+v", request)
 	}
 	text, found := strings.CutPrefix(request.Problems[0].Text, "annotation curl-me-that, ")
@@ -259,7 +259,7 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		"b=x.example.com b=y.example.com b=z.ex": "3" + twice,
 	} {
 		request, err := grammar(t).Parse(ask("a=a.example.com " + bad + " c=c.example.com"))
-		if err != nil || len(request.Problems) != 1 || !request.Skips() {
+		if err != nil || len(request.Problems) != 1 || !request.Rejects() {
 			t.Errorf("%s: got %+v, %v", bad, request, err)
 			continue
 		}
@@ -334,7 +334,7 @@ func TestOddAnnotationsDoNotAffectOthers(t *testing.T) {
 		maps.Copy(annotations, c.more)
 		request, err := grammar(t).Parse(annotations)
 		got := texts(t, request)
-		if err != nil || !slices.Equal(got, c.want) || request.Skips() || len(request.Pairs) != 1 {
+		if err != nil || !slices.Equal(got, c.want) || request.Rejects() || len(request.Pairs) != 1 {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
 	}
@@ -345,7 +345,7 @@ func texts(t *testing.T, request annotation.Request) (all []string) {
 	t.Helper()
 	for _, problem := range request.Problems {
 		all = append(all, problem.Text)
-		if problem.Rule == "" {
+		if problem.Mistake == "" {
 			t.Errorf("no rule: %+v", problem)
 		}
 	}
@@ -476,7 +476,7 @@ func FuzzParse(f *testing.F) {
 		for _, problem := range request.Problems {
 			checkText(t, problem.Text)
 		}
-		if len(request.Pairs) == 0 && !request.Skips() || len(request.Pairs) > annotation.MaxPairs {
+		if len(request.Pairs) == 0 && !request.Rejects() || len(request.Pairs) > annotation.MaxPairs {
 			t.Fatalf("%d pairs", len(request.Pairs))
 		}
 		for i, pair := range request.Pairs {
@@ -565,7 +565,7 @@ func FuzzSecret(f *testing.F) {
 		for _, start := range []string{"a=https://user:", "a=user:", "https://user:", "user:"} {
 			request, _ := g.Parse(ask(start + password + "@e.example.com/"))
 			for _, problem := range request.Problems {
-				if strings.Contains(problem.Text+problem.Rule, "S3CR3T") {
+				if strings.Contains(problem.Text+problem.Mistake, "S3CR3T") {
 					t.Errorf("start %q, password %q: %q", start, password, problem.Text)
 				}
 			}

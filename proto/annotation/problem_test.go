@@ -52,7 +52,7 @@ func FuzzProblems(f *testing.F) {
 		request, err := watcher.ParseObject(object)
 		size := 0
 		for _, p := range request.Problems {
-			size += len(p.Key) + len(p.Rule) + len(p.Text)
+			size += len(p.Key) + len(p.Mistake) + len(p.Text)
 		}
 		if err != nil {
 			size += len(err.Error())
@@ -127,7 +127,7 @@ func TestProblemOfTheObject(t *testing.T) {
 func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
 	one, _ := grammar(t).Parse(ask("b=ftp://e.example.com"))
 	two, _ := grammar(t).Parse(ask("a=a.example.com b=ftp://e.example.com"))
-	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Rule == "" || p.Rule != q.Rule || p.Text == q.Text {
+	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Mistake == "" || p.Mistake != q.Mistake || p.Text == q.Text {
 		t.Errorf("%+v, then %+v", p, q)
 	}
 }

@@ -57,13 +57,13 @@ type Problem struct {
 	// Key of the rejected pair. Because the annotation names it, it is neither fetched nor removed.
 	// It is empty if there is no such pair, or if the key is not valid.
 	Key string
-	// Rule that is broken. Together with Key it stays the same when other pairs change.
-	Rule string
-	// Text is one sentence for an Event: where, which rule, what to do. It contains no part of a
+	// Mistake that is broken. Together with Key it stays the same when other pairs change.
+	Mistake string
+	// Text is one sentence for an Event: where, which mistake, what to do. It contains no part of a
 	// URL.
 	Text string
-	// Skipped reports that a pair is not followed at all.
-	Skipped bool
+	// Rejected reports that a pair is not followed at all.
+	Rejected bool
 	// Expression reports that a rule or a selection is the cause.
 	Expression bool
 	// Adjusted reports that the annotation is followed within an operator's limit.
@@ -152,7 +152,7 @@ func (r *Request) reject(p Problem) {
 		r.Pairs = slices.DeleteFunc(r.Pairs, func(pair Pair) bool { return pair.Key == p.Key })
 		r.Rejected = append(r.Rejected, p.Key)
 	}
-	p.Skipped = true
+	p.Rejected = true
 	r.add(p)
 }
 
@@ -160,12 +160,12 @@ func (r *Request) reject(p Problem) {
 func (r *Request) orphan(option, where, key string) {
 	text := "annotation " + option + where + ": key " + key + " is not requested, so this part has no effect; " +
 		"remove it, or add the pair"
-	r.add(Problem{Rule: text, Text: text})
+	r.add(Problem{Mistake: text, Text: text})
 }
 
-// Skips reports whether a pair is skipped.
-func (r Request) Skips() bool {
-	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Skipped })
+// Rejects reports whether a pair is rejected.
+func (r Request) Rejects() bool {
+	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Rejected })
 }
 
 // Bounded returns the request within the limits of an object whose namespace exceeds a quota (nil: none), or, if
@@ -191,7 +191,7 @@ func Bounded(b *v1.Bound, namespace string, r Request, err error) (Request, erro
 				"its %d refreshed keys ask for more than %d refreshes a second", RefreshName, b.GetStretch(), namespace,
 				b.GetRefreshed(), b.GetRefreshes())
 			r.Problems = slices.Clone(r.Problems)
-			r.add(Problem{Rule: text, Text: text, Adjusted: true})
+			r.add(Problem{Mistake: text, Text: text, Adjusted: true})
 		}
 	}
 	return r, nil

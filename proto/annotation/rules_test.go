@@ -87,7 +87,7 @@ func TestAnOrphanIsIgnoredWithAProblem(t *testing.T) {
 	} {
 		request, err := grammar(t).Parse(with(name, tt.value))
 		want := tt.want + " not requested, so this part has no effect; remove it, or add the pair"
-		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Skips() {
+		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Rejects() {
 			t.Errorf("%s: got %+v, %v", name, request, err)
 		}
 		if name == annotation.SelectName && request.Rules["a"].Select != "json.x" ||

@@ -37,10 +37,10 @@ func tooLong(annotation, excess string) error {
 
 // separated rejects a value of the main annotation whose pairs are separated by commas or semicolons.
 func (p *parser) separated(number int, key string) error {
-	if keyRule(key) != "" {
+	if keyMistake(key) != "" {
 		key = ""
 	}
-	return errors.New(p.text(number, key, ruleEnd) + blocked)
+	return errors.New(p.text(number, key, separatorAtEnd) + blocked)
 }
 
 // invalidOption rejects the value of an option. Its mistake completes the sentence "annotation

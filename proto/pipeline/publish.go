@@ -105,7 +105,7 @@ func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.W
 // if it is ours.
 func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, ours func(have *v1.Want) bool,
 ) (uint64, error) {
-	cancelTimer(m, key)
+	alsoCancelTimer(m, key)
 	seq, err := c.replace(ctx, "publish want of "+key.String(), m, last)
 	if !errors.Is(err, ErrSuperseded) {
 		return seq, err
@@ -161,7 +161,7 @@ const cancelTTL = time.Second
 // of the key has another sequence.
 func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 	m := nats.NewMsg(cancelPrefix + key.tokens())
-	cancelTimer(m, key)
+	alsoCancelTimer(m, key)
 	_, err := c.publish(ctx, "end of the timer of "+key.String(), m, jetstream.WithExpectStream(Requests),
 		whileWanted(key, want), jetstream.WithMsgTTL(cancelTTL))
 	return err
@@ -190,7 +190,7 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 	if err != nil {
 		return false, err
 	}
-	cancelTimer(m, key)
+	alsoCancelTimer(m, key)
 	ack, err := c.publish(ctx, "due of "+key.String(), m, jetstream.WithExpectStream(Requests),
 		whileWanted(key, due.GetWantSequence()), jetstream.WithMsgID(id), jetstream.WithMsgTTL(DueTTL))
 	return ack.Duplicate, err
@@ -280,8 +280,8 @@ func newMessage(ctx context.Context, subject string, payload proto.Message) (*na
 	return m, nil
 }
 
-// cancelTimer makes the server remove the timer of a key when it stores m.
-func cancelTimer(m *nats.Msg, key Key) {
+// alsoCancelTimer makes the server remove the timer of a key when it stores m.
+func alsoCancelTimer(m *nats.Msg, key Key) {
 	m.Header.Set(jetstream.ScheduleNextHeader, "purge")
 	m.Header.Set(jetstream.SchedulerHeader, key.Timer())
 }

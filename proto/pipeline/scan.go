@@ -179,16 +179,16 @@ func parseDirect(m *nats.Msg) (Message, error) {
 	}, nil
 }
 
-// MaxLatest is the maximum number of subjects in one request for last messages.
-const MaxLatest = 1024
+// MaxLastMessages is the maximum number of subjects in one request for last messages.
+const MaxLastMessages = 1024
 
 // requestShare is the reciprocal of the share of max_payload that one request may use.
 const requestShare = 4
 
-// Latest returns the last message of each of the given subjects of Requests, which must have no
+// LastMessages returns the last message of each of the given subjects of Requests, which must have no
 // wildcards, by batched direct gets (ADR-31). It publishes only to
 // $JS.API.DIRECT.GET.CURL_REQUESTS.
-func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Message, error) {
+func (c *Client) LastMessages(ctx context.Context, subjects []string) (map[string]Message, error) {
 	found := make(map[string]Message, len(subjects))
 	if len(subjects) == 0 {
 		return found, nil
@@ -200,11 +200,11 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	maxBytes := int(c.js.Conn().MaxPayload()) / requestShare
 	for rest := subjects; err == nil && len(rest) > 0; {
 		n, bytes := 0, 0
-		for n < min(len(rest), MaxLatest) && (n == 0 || bytes+len(rest[n]) < maxBytes) {
+		for n < min(len(rest), MaxLastMessages) && (n == 0 || bytes+len(rest[n]) < maxBytes) {
 			bytes += len(rest[n]) + len(`"",`)
 			n++
 		}
-		err = b.latest(ctx, rest[:n], found)
+		err = b.lastMessages(ctx, rest[:n], found)
 		rest = rest[n:]
 	}
 	if err != nil {
@@ -213,9 +213,9 @@ func (c *Client) Latest(ctx context.Context, subjects []string) (map[string]Mess
 	return found, nil
 }
 
-// latest adds the last message of each subject to found. If the server truncates its response, it
+// lastMessages adds the last message of each subject to found. If the server truncates its response, it
 // asks for the rest.
-func (b *batches) latest(ctx context.Context, subjects []string, found map[string]Message) error {
+func (b *batches) lastMessages(ctx context.Context, subjects []string, found map[string]Message) error {
 	for more := true; more; {
 		got := map[string]Message{}
 		var err error

@@ -89,7 +89,7 @@ func (c *Client) Run(ctx context.Context) error {
 		c.roots.Poll(c.deps.OnReload)
 		for _, file := range c.headers {
 			if file.Poll(c.deps.OnReload); file != nil {
-				file.Value().look(c.deps.OnReload)
+				file.Value().poll(c.deps.OnReload)
 			}
 		}
 	})

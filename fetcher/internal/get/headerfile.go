@@ -66,8 +66,8 @@ type clientCertificate struct {
 	KeyFile  string `yaml:"keyFile"`
 }
 
-// look reads the files of the entries again.
-func (h *headerFile) look(report func(path string, err error)) {
+// poll reads the files of the entries again.
+func (h *headerFile) poll(report func(path string, err error)) {
 	for _, e := range h.entries {
 		e.bearer.Poll(report)
 		e.secret.Poll(report)

@@ -100,7 +100,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 		lifted: a.lifted, requested: map[failureGroup]time.Time{},
 	}
 	a.choose(s)
-	for batch := range slices.Chunk(s.toRead, pipeline.MaxLatest/2) {
+	for batch := range slices.Chunk(s.toRead, pipeline.MaxLastMessages/2) {
 		if err := a.read(ctx, s, batch); err != nil {
 			return err // the next step reads the other suspects
 		}

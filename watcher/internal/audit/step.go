@@ -212,7 +212,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	for _, c := range candidates {
 		subjects = append(subjects, c.key.Timer(), c.key.Due())
 	}
-	latest, err := a.deps.Client.Latest(ctx, subjects)
+	latest, err := a.deps.Client.LastMessages(ctx, subjects)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 	next := func(e *status.Entry) { e.Fence.Seq = 9 }
 	problem := func(key, rule, text string) call {
 		return about(none, nil, nil, asking(annotation.Request{
-			Present: true, Problems: []annotation.Problem{{Key: key, Rule: rule, Text: text}},
+			Present: true, Problems: []annotation.Problem{{Key: key, Mistake: rule, Text: text}},
 		}))
 	}
 	for name, c := range map[string]struct {
@@ -79,7 +79,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	invalid := func(c *call) { c.object.Invalid = errors.New("bad") }
 	refused := asking(annotation.Request{
 		Present:  true,
-		Problems: []annotation.Problem{{Key: "k", Text: "bad", Skipped: true}}, Rejected: []string{"k"},
+		Problems: []annotation.Problem{{Key: "k", Text: "bad", Rejected: true}}, Rejected: []string{"k"},
 	})
 	has := func(message string) func(*call) {
 		return func(c *call) {

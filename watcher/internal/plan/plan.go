@@ -124,7 +124,7 @@ func (p *planner) reportProblems(problems []annotation.Problem) {
 	for _, problem := range problems {
 		occurrence := problem.Text
 		if problem.Key != "" { // the text has the number of the pair, which other pairs change
-			occurrence = problem.Key + "\x00" + problem.Rule
+			occurrence = problem.Key + "\x00" + problem.Mistake
 		}
 		reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
 		if problem.Adjusted {

@@ -294,7 +294,7 @@ func TestMakeOneKey(t *testing.T) {
 	check("pair invalid", about(ours, written(), wanted(resolved),
 		asking(annotation.Request{
 			Present:  true,
-			Problems: []annotation.Problem{{Key: "k", Text: "bad", Skipped: true}}, Rejected: []string{"k"},
+			Problems: []annotation.Problem{{Key: "k", Text: "bad", Rejected: true}}, Rejected: []string{"k"},
 		})), "InvalidAnnotation:k retract:k")
 	check("with a problem", about(none, nil, nil,
 		with(func(r *annotation.Request) { r.Problems = []annotation.Problem{{Text: "odd"}} })), "new InvalidAnnotation:")

@@ -84,7 +84,7 @@ func skipped(request annotation.Request) *Problem {
 		if problem.Expression {
 			return &Problem{Reason: watchv1.ReasonInvalidExpression, Message: problem.Text}
 		}
-		if problem.Skipped {
+		if problem.Rejected {
 			return &Problem{Reason: watchv1.ReasonInvalidSource, Message: problem.Text}
 		}
 	}
