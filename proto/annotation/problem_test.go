@@ -127,7 +127,8 @@ func TestProblemOfTheObject(t *testing.T) {
 func TestAProblemStaysTheSameWhenOtherPairsChange(t *testing.T) {
 	one, _ := grammar(t).Parse(ask("b=ftp://e.example.com"))
 	two, _ := grammar(t).Parse(ask("a=a.example.com b=ftp://e.example.com"))
-	if p, q := one.Problems[0], two.Problems[0]; p.Key != q.Key || p.Mistake == "" || p.Mistake != q.Mistake || p.Text == q.Text {
+	p, q := one.Problems[0], two.Problems[0]
+	if p.Key != q.Key || p.Mistake == "" || p.Mistake != q.Mistake || p.Text == q.Text {
 		t.Errorf("%+v, then %+v", p, q)
 	}
 }
