@@ -257,7 +257,7 @@ verify: lint $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(ACTIONLINT) $(HELM) $(G
 	deploy/tools/generate-recipes --check
 	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local -ginkgo.focus 'The pages'
 	$(ACTIONLINT) -shellcheck= -pyflakes=
-	@! grep -rnE 'uses: [^.]' .github | grep -vE '@[0-9a-f]{40} # v' || { echo 'pin actions by digest, with the version in a comment' >&2; exit 1; }
+	deploy/tools/verify-pins
 	deploy/tools/verify-modules $(MODULES)
 	deploy/tools/verify-imports ./fetcher/... '^(sigs\.)?k8s\.io/'
 	deploy/tools/verify-imports ./deploy/local/cmd/curl-me-that '^k8s\.io/client-go/(informers|kubernetes)$$'

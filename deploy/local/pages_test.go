@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -14,11 +13,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/yuin/goldmark"
-	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/parser"
-	gmtext "github.com/yuin/goldmark/text"
 )
 
 // root is the root of the repository.
@@ -98,7 +92,7 @@ func Check(tree fs.FS) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			c.pages[name] = parsePage(content)
+			c.pages[name] = parsePage(string(content))
 		}
 	}
 	for name, p := range c.pages {
@@ -199,58 +193,44 @@ type span struct {
 	line int
 }
 
-// idAttribute matches an anchor in HTML.
-var idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
+var (
+	codeBlock  = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	codeSpan   = regexp.MustCompile("`([^`]+)`")
+	linkTarget = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading    = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	// idAttribute matches an anchor in HTML.
+	idAttribute = regexp.MustCompile(`<a\s+(?:id|name)="([^"]+)"`)
+	// notInAnchor matches what GitHub leaves out of the anchor of a heading.
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
 
-// parsePage reads a Markdown file as GitHub renders it.
-func parsePage(source []byte) page {
+// parsePage reads a Markdown file.
+func parsePage(source string) page {
 	p := page{anchors: map[string]bool{}}
-	for _, id := range idAttribute.FindAllSubmatch(source, -1) {
-		p.anchors[string(id[1])] = true
+	lines := func(text string) string { return strings.Repeat("\n", strings.Count(text, "\n")) }
+	source = codeBlock.ReplaceAllStringFunc(source, lines)
+	for _, title := range heading.FindAllStringSubmatch(source, -1) {
+		anchor := strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(title[1]), ""), " ", "-")
+		for n, first := 1, anchor; p.anchors[anchor]; n++ {
+			anchor = fmt.Sprint(first, "-", n)
+		}
+		p.anchors[anchor] = true
 	}
-	markdown := goldmark.New(
-		goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()),
-	)
-	root := markdown.Parser().Parse(gmtext.NewReader(source))
-	line := 0
-	_ = ast.Walk(root, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the walker returns no error
-		if !entering {
-			return ast.WalkContinue, nil
-		}
-		if n.Type() == ast.TypeBlock && n.Lines().Len() > 0 {
-			line = lineAt(source, n.Lines().At(0).Start)
-		}
-		switch n := n.(type) {
-		case *ast.Text:
-			line = lineAt(source, n.Segment.Start)
-		case *ast.Heading:
-			id, _ := n.AttributeString("id")
-			p.anchors[fmt.Sprintf("%s", id)] = true
-		case *ast.Link:
-			p.links = append(p.links, span{string(n.Destination), line})
-		case *ast.Image:
-			p.links = append(p.links, span{string(n.Destination), line})
-		case *ast.CodeSpan:
-			p.codes = append(p.codes, span{plain(n, source), line})
-		}
-		return ast.WalkContinue, nil
-	})
+	for _, id := range idAttribute.FindAllStringSubmatch(source, -1) {
+		p.anchors[id[1]] = true
+	}
+	p.codes = spans(source, codeSpan)
+	p.links = spans(codeSpan.ReplaceAllStringFunc(source, lines), linkTarget)
 	return p
 }
 
-func lineAt(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }
-
-// plain returns the text below a node.
-func plain(n ast.Node, source []byte) string {
-	out := &strings.Builder{}
-	for child := n.FirstChild(); child != nil; child = child.NextSibling() {
-		if leaf, ok := child.(*ast.Text); ok {
-			out.Write(leaf.Segment.Value(source))
-		} else {
-			out.WriteString(plain(child, source))
-		}
+// spans returns the first group of each match.
+func spans(source string, of *regexp.Regexp) (found []span) {
+	for _, at := range of.FindAllStringSubmatchIndex(source, -1) {
+		text := strings.ReplaceAll(source[at[2]:at[3]], "\n", " ")
+		found = append(found, span{text, 1 + strings.Count(source[:at[0]], "\n")})
 	}
-	return strings.ReplaceAll(out.String(), "\n", " ")
+	return found
 }
 
 // declares reports whether Go source declares all names, such as a type and its method. A name at the start of an
