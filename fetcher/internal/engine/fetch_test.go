@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
@@ -58,6 +60,31 @@ func TestApplyRules(t *testing.T) {
 			}
 			if passes != c.passes || refused != c.refused {
 				t.Errorf("passes %.20q, refused %q", passes, refused)
+			}
+		})
+	}
+}
+
+func TestOnlyAHostThatAsksForAPauseIsPaused(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    get.Error
+		paused bool
+	}{
+		"429":                             {get.Error{StatusCode: 429}, true},
+		"429 and Retry-After":             {get.Error{StatusCode: 429, RetryAfter: time.Minute}, true},
+		"503 and Retry-After":             {get.Error{StatusCode: 503, RetryAfter: time.Minute}, true},
+		"403 and Retry-After":             {get.Error{StatusCode: 403, RetryAfter: time.Minute}, true},
+		"503":                             {get.Error{StatusCode: 503}, false},
+		"202 and Retry-After":             {get.Error{StatusCode: 202, RetryAfter: time.Minute}, false},
+		"429 of the target of a redirect": {get.Error{StatusCode: 429, Redirected: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slots := throttle.New(throttle.Defaults())
+			ticket, _ := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "one"})
+			observeLoad(ticket, &c.err)
+			ticket.End()
+			if _, busy := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "two"}); (busy != nil) != c.paused {
+				t.Errorf("the host makes others wait for %v", busy)
 			}
 		})
 	}

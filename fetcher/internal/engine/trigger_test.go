@@ -2,6 +2,8 @@ package engine
 
 import (
 	"testing"
+
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 func TestSpellingsOfAHostShareItsSlots(t *testing.T) {
@@ -19,6 +21,29 @@ func TestSpellingsOfAHostShareItsSlots(t *testing.T) {
 	for _, denied := range []string{"", "ftp://a.example.com/", "http://me@a.example.com/", "http://a b/"} {
 		if got := authority(denied); got != "" {
 			t.Errorf("authority(%q) = %q", denied, got)
+		}
+	}
+}
+
+func TestAPersonIsServedFirst(t *testing.T) {
+	const now, parked = v1.Cause_CAUSE_NOW, v1.Cause_CAUSE_PARKED
+	for name, c := range map[string]struct {
+		cause, want v1.Cause
+		earlier     *v1.Due
+		urgent      bool
+	}{
+		"curl-now":                   {now, now, nil, true},
+		"a replay":                   {v1.Cause_CAUSE_REPLAY, v1.Cause_CAUSE_NEW, nil, true},
+		"curl-now that waited":       {parked, now, nil, true},
+		"a replay that waited":       {parked, v1.Cause_CAUSE_NEW, &v1.Due{ReplayOf: 7}, true},
+		"its retry":                  {v1.Cause_CAUSE_RETRY, now, &v1.Due{Attempts: 1}, false},
+		"its refresh that waited":    {parked, now, &v1.Due{Cached: &v1.Cached{}}, false},
+		"a new want":                 {v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_NEW, nil, false},
+		"curl-now, after an attempt": {now, now, &v1.Due{Attempts: 1}, false},
+	} {
+		m := &trigger{cause: c.cause, want: &v1.Want{Cause: c.want}, earlier: c.earlier}
+		if got := m.urgent(); got != c.urgent {
+			t.Errorf("%s: urgent is %t", name, got)
 		}
 	}
 }
