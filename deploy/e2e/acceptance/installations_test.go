@@ -4,37 +4,14 @@ import (
 	"context"
 	"os/exec"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
-
-// Copies and backups of an object include its status annotation.
-var _ = Describe("A copy of a ConfigMap with its status", func() {
-	It("is filled and refreshed despite the higher fence of the other cluster", func(ctx SpecContext) {
-		w := env.World(ctx, world.Options{})
-		page := w.Origin.Page("/copied").Says("now")
-		// The other cluster had an older object, whose fence is higher.
-		before := status.Status{Keys: map[string]status.Entry{"mydata": {
-			URL: page.URL(), SHA256: pipeline.Digest("then"), Size: 4, ChangedAt: time.Now().Add(-time.Hour),
-			UIDMark: "another", Fence: status.Fence{Epoch: time.Now().AddDate(1, 0, 0).UnixMilli(), Seq: 1_000_000},
-		}}}
-		cm := w.Create(ctx, "copied", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "1s"),
-			world.Holding("mydata", "then"), world.Annotated(annotation.StatusKey, before.String()))
-		cm.EventuallyHasData(ctx, "mydata", "now")
-		page.Says("later")
-		cm.EventuallyHasData(ctx, "mydata", "later")
-		Expect(cm.Status(ctx, "mydata").UIDMark).To(Equal(status.UIDMark(cm.Get(ctx).UID)))
-		Expect(cm.Writes(ctx)).To(Equal(2))
-		cm.HasEvents(ctx)
-	})
-})
 
 var _ = Describe("A second installation that reads another annotation", func() {
 	const other = "other.example/curl"

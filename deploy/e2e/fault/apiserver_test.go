@@ -1,7 +1,6 @@
 package fault_test
 
 import (
-	"fmt"
 	"net/http"
 	"time"
 
@@ -53,37 +52,5 @@ var _ = Describe("An outage of the API server", func() {
 		cm.EventuallyHasData(ctx, "mydata", "new")
 		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).
 			Should(BeZero(), "no refresh of deleted objects")
-	})
-})
-
-var _ = Describe("A denied write", func() {
-	It("for lack of permission succeeds within one audit interval after the permission is granted", func(ctx SpecContext) {
-		const (
-			keys     = 12
-			interval = 3 * time.Second
-			// asks is the number of GETs per key after which the next one comes four intervals later.
-			asks = 4
-			// limit is one audit interval, doubled for a busy machine.
-			limit = 2 * interval
-		)
-		var writer *world.Account
-		w := env.World(ctx, world.Options{
-			Flags:       map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
-			Kubeconfigs: env.Cluster.WriterAccount(&writer),
-		})
-		writer.Revoke(ctx)
-		pages := w.Origin.Pages(keys)
-		var all []*world.ConfigMap
-		for n, page := range pages {
-			all = append(all, w.Create(ctx, fmt.Sprintf("refused-%03d", n), world.Asking("mydata="+page.Says("granted").URL())))
-		}
-		for _, page := range pages {
-			Eventually(page.Hits).WithTimeout(2*time.Minute).Should(BeNumerically(">=", asks), "fetched at growing intervals")
-		}
-		writer.Grant(ctx)
-		granted := time.Now()
-		for _, cm := range all {
-			cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(limit)), "mydata", "granted")
-		}
 	})
 })
