@@ -83,7 +83,7 @@ func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]
 	if len(c.files) != 0 {
 		return c.manifests(in)
 	}
-	namespace, name, err := c.Object(args[0])
+	namespace, name, err := c.ParseObject(args[0])
 	if err != nil {
 		return nil, err
 	}

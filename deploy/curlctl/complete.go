@@ -35,8 +35,8 @@ func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 // completeFilters sets the completion of the flags that select keys or failures.
 func (o *options) completeFilters(cmd *cobra.Command, reasons []string) {
 	complete(cmd, "reason", cobra.FixedCompletions(reasons, silently))
-	complete(cmd, "name", o.wanted(func(w operate.Want) string { return w.Key.Name }))
-	complete(cmd, "host", o.wanted(func(w operate.Want) string { return sentence.Host(w.Want.GetUrl()) }))
+	complete(cmd, "name", o.wanted(func(w operate.StoredWant) string { return w.Key.Name }))
+	complete(cmd, "host", o.wanted(func(w operate.StoredWant) string { return sentence.Host(w.Want.GetUrl()) }))
 }
 
 // candidates drops words that a shell could interpret, and makes the descriptions after a tab printable.
@@ -101,11 +101,11 @@ func (o *options) CompleteFailures(cmd *cobra.Command, args []string, to string)
 
 // CompleteObjects lists wanted ConfigMaps as NAMESPACE/NAME.
 func (o *options) CompleteObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-	return o.wanted(func(w operate.Want) string { return w.Key.Namespace + "/" + w.Key.Name })(cmd, args, to)
+	return o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name })(cmd, args, to)
 }
 
 // wanted completes with a field of wants.
-func (o *options) wanted(field func(operate.Want) string) cobra.CompletionFunc {
+func (o *options) wanted(field func(operate.StoredWant) string) cobra.CompletionFunc {
 	return o.live(func(ctx context.Context, client *operate.Client) (names []string) {
 		for w, err := range client.Wants(ctx, o.Namespace, "") {
 			if err != nil || len(names) == completeMax {

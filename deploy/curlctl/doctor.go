@@ -136,7 +136,7 @@ func handOverCommand(o *options) *cobra.Command {
 	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
 		namespace, name, err := o.Namespace, "", error(nil)
 		if len(args) > 0 {
-			namespace, name, err = o.Object(args[0])
+			namespace, name, err = o.ParseObject(args[0])
 		}
 		if err != nil {
 			return err

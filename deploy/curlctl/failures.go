@@ -57,8 +57,8 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			row := keys.NewRecord(d)     //nolint:contextcheck // it only parses
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
-				key, err = reader.One(ctx, d.Key, handled)
-				row.Now = keys.StateNow(row.Request, key)
+				key, err = reader.ReadOne(ctx, d.Key, handled)
+				row.Now = keys.CurrentState(row.Request, key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
 				return
@@ -189,7 +189,7 @@ func showCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			key, err := s.Reader("").One(ctx, f.Key, handled)
+			key, err := s.Reader("").ReadOne(ctx, f.Key, handled)
 			if err != nil {
 				return err
 			}
@@ -200,7 +200,7 @@ func showCommand(o *options) *cobra.Command {
 
 func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
 	r := keys.NewRecord(f)
-	r.Now, r.Snippet = keys.StateNow(r.Request, key), keys.Snippet(f)
+	r.Now, r.Snippet = keys.CurrentState(r.Request, key), keys.Snippet(f)
 	if s.Out.ForPrograms() {
 		return s.Out.Object(r.Row(s.Now()).Name, r)
 	}

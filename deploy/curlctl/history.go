@@ -42,7 +42,7 @@ type versioned struct {
 func openVersions(ctx context.Context, s *session, args []string) (*versioned, error) {
 	k := &versioned{}
 	var err error
-	if k.Namespace, k.Name, err = s.Object(args[0]); err != nil {
+	if k.Namespace, k.Name, err = s.ParseObject(args[0]); err != nil {
 		return nil, err
 	}
 	if k.object, k.watcher, err = s.Cluster().Object(ctx, k.Namespace, k.Name); err != nil {

@@ -13,14 +13,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -254,12 +250,11 @@ var _ = Describe("identities --out", func() {
 var _ = Describe("identities --secrets", func() {
 	var (
 		client                kubernetes.Interface
-		config                *rest.Config
 		namespace, kubeconfig string
 	)
 	BeforeEach(func(ctx SpecContext) {
-		client, config, namespace = inCluster(ctx)
-		kubeconfig = account(ctx, client, config, namespace)
+		client, _, namespace = inCluster(ctx)
+		kubeconfig = account(ctx, client, namespace)
 	})
 
 	run := func(ctx context.Context, args ...string) result {
@@ -349,12 +344,10 @@ func secretsOf() []string {
 	return slices.DeleteFunc(seeds(), func(name string) bool { return name == "signing" })
 }
 
-// account creates a service account with minimal rights, and returns its kubeconfig.
-func account(ctx context.Context, client kubernetes.Interface, config *rest.Config, namespace string) string {
+// account grants a user minimal rights, and returns the user's kubeconfig.
+func account(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "identities", Namespace: namespace}
-	Expect(client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
-		metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 	names := []string{"demo-nats-ca", "demo-nats-server"}
 	for _, name := range secretsOf() {
 		names = append(names, "demo-nats-"+name)
@@ -365,18 +358,12 @@ func account(ctx context.Context, client kubernetes.Interface, config *rest.Conf
 	}}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
 	Expect(client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: meta.Name, Namespace: namespace}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespace}},
 	}, metav1.CreateOptions{})).Error().NotTo(HaveOccurred())
-	token := suitetest.Must(client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, meta.Name,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
-
-	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{
-		Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile,
+	file := suitetest.Must(clientcmd.LoadFromFile(os.Getenv("KUBECONFIG")))
+	for _, admin := range file.AuthInfos {
+		admin.Impersonate = namespace
 	}
-	file.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "a"}
-	file.CurrentContext = "x"
 	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(*file, path)).To(Succeed())
 	return path

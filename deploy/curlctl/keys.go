@@ -112,7 +112,7 @@ func statusCommand(o *options) *cobra.Command {
 		ValidArgsFunction: o.CompleteObjects,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) > 0 {
-				namespace, name, err = o.Object(args[0])
+				namespace, name, err = o.ParseObject(args[0])
 			}
 			return err
 		},
@@ -176,7 +176,7 @@ func scheduledTimers(s *session, t keys.TimerCounts) string {
 
 // objectStatus prints the history of one ConfigMap, and the conditions of its Watcher.
 func objectStatus(ctx context.Context, s *session, namespace, name string) error {
-	view := keys.View{Namespace: namespace, ConfigMap: name, Timeline: []keys.TimelineEntry{}}
+	view := keys.ObjectStatus{Namespace: namespace, ConfigMap: name, Timeline: []keys.TimelineEntry{}}
 	if err := view.ReadCluster(ctx, s.Cluster()); err != nil {
 		return err
 	}

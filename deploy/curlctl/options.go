@@ -41,7 +41,7 @@ func (o *options) BindFlags(cmd *cobra.Command) {
 	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
 	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), silently))
 	complete(cmd, "context", completeContexts)
-	complete(cmd, "namespace", o.wanted(func(w operate.Want) string { return w.Key.Namespace }))
+	complete(cmd, "namespace", o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace }))
 }
 
 // Cluster returns a reader of the cluster.
@@ -75,7 +75,7 @@ func (o *options) RunAnyway(do func(ctx context.Context, s *session, args []stri
 
 func (o *options) run(do func(ctx context.Context, s *session, args []string) error, anyway bool) RunE {
 	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
-		s := &session{options: o, Out: out, Aside: printer.New(cmd.ErrOrStderr(), printer.Options{}), cmd: cmd, args: args}
+		s := &session{options: o, Out: out, Stderr: printer.New(cmd.ErrOrStderr(), printer.Options{}), cmd: cmd, args: args}
 		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
 		switch {
 		case err != nil && anyway:
@@ -99,8 +99,8 @@ type session struct {
 	*connect.Connection
 	Client *operate.Client
 	*options
-	// Out is for the result; Aside is for questions, progress and hints.
-	Out, Aside *printer.Printer
+	// Out is for the result; Stderr is for questions, progress and hints.
+	Out, Stderr *printer.Printer
 
 	cmd  *cobra.Command
 	args []string
@@ -154,7 +154,7 @@ func (s *session) Reader(name string) keys.Reader {
 }
 
 // Hint prints a line to stderr.
-func (s *session) Hint(format string, args ...any) { s.Aside.Linef(format, args...) }
+func (s *session) Hint(format string, args ...any) { s.Stderr.Linef(format, args...) }
 
 // HintLoss prints a hint when the connection is lost, while requests are retried.
 func (s *session) HintLoss() {
@@ -199,8 +199,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
-// Object parses NAMESPACE/NAME, or NAME with --namespace.
-func (o *options) Object(arg string) (namespace, name string, err error) {
+// ParseObject parses NAMESPACE/NAME, or NAME with --namespace.
+func (o *options) ParseObject(arg string) (namespace, name string, err error) {
 	namespace, name, found := strings.Cut(arg, "/")
 	if !found {
 		namespace, name = o.Namespace, arg
@@ -219,7 +219,7 @@ func (s *session) Confirm(question string, args ...any) error {
 	if !printer.Terminal(s.cmd.InOrStdin()) {
 		return errorf(fault.NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
 	}
-	s.Aside.Textf(question+" [y/N] ", args...)
+	s.Stderr.Textf(question+" [y/N] ", args...)
 	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
 	if err == nil {
 		switch strings.ToLower(strings.TrimSpace(answer)) {

@@ -113,7 +113,7 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 			return err
 		}
 	}
-	err = replay.Publish(ctx, r.Client, r.items, rate.Limit(r.rate), r.Aside.Progress("requested", n))
+	err = replay.Publish(ctx, r.Client, r.items, rate.Limit(r.rate), r.Stderr.Progress("requested", n))
 	if done := replay.Verdicts(r.items)[replay.Replayed]; done > 0 && err != nil {
 		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
 	}
@@ -136,7 +136,7 @@ func (r *replaying) follow(ctx context.Context, follower *replay.Follower) error
 	waiting, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	n := replay.Pending(r.items)
-	progress := r.Aside.Progress("done", n)
+	progress := r.Stderr.Progress("done", n)
 	err := follower.Wait(waiting, r.items, func(pending int) { progress(n - pending) })
 	if err != nil && waiting.Err() == nil {
 		return err
@@ -215,8 +215,8 @@ func (r *replaying) outcomes(written bool) error {
 			r.Out.Linef("More failed again, `curlctl failures` lists them.")
 			break
 		}
-		reason := keys.Reason(item.Again.Reason, item.Again.Message.GetFailure().GetStatusCode())
-		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, item.Again.ID)
+		reason := keys.Reason(item.NewFailure.Reason, item.NewFailure.Message.GetFailure().GetStatusCode())
+		r.Out.Linef("Failed again: %s (%s), is failure %d.", item.Key, reason, item.NewFailure.ID)
 	}
 	if counts[replay.FailedAgain]+pending > 0 {
 		return silent(fault.FailedAgain)
@@ -256,7 +256,7 @@ func refetchCommand(o *options) *cobra.Command {
 		case strings.ContainsAny(r.URL, "?@"):
 			return usagef("--url must not have credentials or a query")
 		case len(args) == 1:
-			r.Namespace, r.Name, err = o.Object(args[0])
+			r.Namespace, r.Name, err = o.ParseObject(args[0])
 		}
 		return err
 	}
@@ -285,7 +285,7 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 		}
 	}
 	s.HintLoss()
-	err = replay.Publish(ctx, s.Client, selected, rate.Limit(r.rate), s.Aside.Progress("requested", len(selected)))
+	err = replay.Publish(ctx, s.Client, selected, rate.Limit(r.rate), s.Stderr.Progress("requested", len(selected)))
 	if err == nil {
 		done := replay.Verdicts(selected)
 		s.Out.Linef("Requested %s.", printer.Plural(done[replay.Replayed]+done[replay.Already], "fetch"))

@@ -72,15 +72,18 @@ func configMap(w *watchv1.Watcher) *metav1.PartialObjectMetadata {
 	}}
 }
 
+// inUse returns the size of the live heap in bytes.
+func inUse() int64 {
+	runtime.GC()
+	runtime.GC() // interned strings go with the second
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 var _ = Describe("With many Watchers, keeper", func() {
 	It("needs a few KiB each, however much static data they have", func(ctx SpecContext) {
 		r := newRig(ctx)
-		inUse := func() int64 {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			return int64(m.HeapAlloc)
-		}
 		const count = 5000
 		before := inUse()
 		for i := range count {
@@ -139,13 +142,6 @@ var _ = DescribeTable("A hostile object takes little memory of keeper:", func(
 ) {
 	r := newRig(ctx)
 	const count = 10
-	inUse := func() int64 {
-		runtime.GC()
-		runtime.GC() // interned strings go with the second
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	before := inUse()
 	for i := range count {
 		change(r, i)

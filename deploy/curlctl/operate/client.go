@@ -261,8 +261,8 @@ func (c *Client) Dues(ctx context.Context, namespace, name string, from uint64) 
 	return decoded(c, c.requests(ctx, pipeline.KindDue.Subjects(namespace, name), from), nextFetch)
 }
 
-// Want is a want as stored in the stream.
-type Want struct {
+// StoredWant is a want as stored in the stream.
+type StoredWant struct {
 	Key pipeline.Key
 	// Sequence in the stream.
 	Sequence uint64
@@ -271,20 +271,20 @@ type Want struct {
 	Want *v1.Want
 }
 
-// Wanted returns the want of a key. A Want without a Sequence means that the key is not wanted. The
+// Wanted returns the want of a key. A StoredWant without a Sequence means that the key is not wanted. The
 // error wraps pipeline.ErrMalformed if the want cannot be decoded.
-func (c *Client) Wanted(ctx context.Context, key pipeline.Key) (Want, error) {
+func (c *Client) Wanted(ctx context.Context, key pipeline.Key) (StoredWant, error) {
 	want, sequence, err := c.LastWant(ctx, key)
 	if errors.Is(err, pipeline.ErrNoMessage) || err == nil && want == nil {
-		return Want{}, nil
+		return StoredWant{}, nil
 	}
-	return Want{Key: key, Sequence: sequence, Want: want}, err
+	return StoredWant{Key: key, Sequence: sequence, Want: want}, err
 }
 
 // Wants reads the wants of a namespace and name, without tombstones; empty: all.
-func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[Want, error] {
+func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[StoredWant, error] {
 	all := decoded(c, c.requests(ctx, pipeline.KindWant.Subjects(namespace, name), 0), want)
-	return func(yield func(Want, error) bool) {
+	return func(yield func(StoredWant, error) bool) {
 		for w, err := range all {
 			if tombstone := err == nil && w.Want == nil; !tombstone && !yield(w, err) {
 				return
@@ -293,8 +293,8 @@ func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[Wa
 	}
 }
 
-func want(m pipeline.Message) (w Want, err error) {
-	w = Want{Sequence: m.Sequence, At: m.Time}
+func want(m pipeline.Message) (w StoredWant, err error) {
+	w = StoredWant{Sequence: m.Sequence, At: m.Time}
 	if _, w.Key, err = pipeline.ParseSubject(m.Subject); err == nil {
 		w.Want, err = pipeline.DecodeWant(w.Key, m.Data)
 	}

@@ -128,7 +128,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 func (r *reading) record(d operate.DeadLetter) keys.Record {
 	row := keys.NewRecord(d)
 	if !r.AsOf.IsZero() {
-		row.Now = keys.StateNow(row.Request, keys.Find(r.Keys, d.Key))
+		row.Now = keys.CurrentState(row.Request, keys.Find(r.Keys, d.Key))
 	}
 	return row
 }
@@ -196,7 +196,7 @@ func address(parts ...string) (path string) {
 }
 
 func (s *Server) objectPage(v *visit) (*page, error) {
-	view := keys.View{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name")}
+	view := keys.ObjectStatus{Namespace: v.PathValue("namespace"), ConfigMap: v.PathValue("name")}
 	unseen := "This console does not read Kubernetes. The page shows the data of NATS."
 	if s.deps.Kubernetes != nil {
 		unseen = ""

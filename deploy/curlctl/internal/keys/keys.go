@@ -178,7 +178,7 @@ func (r Reader) each(ctx context.Context, handled uint64, visit func(Key)) (Time
 }
 
 // key returns a wanted key. If nothing is scheduled, next has no Due.
-func (r Reader) key(w operate.Want, next operate.NextFetch, handled uint64) Key {
+func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64) Key {
 	spec := keystate.SpecOfWant(w.Want)
 	streams := keystate.Streams{
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
@@ -214,9 +214,9 @@ func Find(sorted []Key, key pipeline.Key) *Key {
 	return &sorted[at]
 }
 
-// One reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to
+// ReadOne reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to
 // the sequence handled.
-func (r Reader) One(ctx context.Context, key pipeline.Key, handled uint64) (found *Key, err error) {
+func (r Reader) ReadOne(ctx context.Context, key pipeline.Key, handled uint64) (found *Key, err error) {
 	r.Client, r.Namespace, r.Name = r.Client.Counting(), key.Namespace, key.Name
 	_, err = r.each(ctx, handled, func(k Key) {
 		if k.ConfigMapKey == ConfigMapKey(key) {
@@ -236,8 +236,8 @@ const (
 	Changed = "changed"
 )
 
-// StateNow returns the current state of a key whose request failed earlier (nil: it is not wanted).
-func StateNow(failed Request, k *Key) string {
+// CurrentState returns the current state of a key whose request failed earlier (nil: it is not wanted).
+func CurrentState(failed Request, k *Key) string {
 	switch {
 	case k == nil:
 		return Gone

@@ -86,7 +86,7 @@ func (f *Follower) update(ctx context.Context, item *Item, handled uint64) error
 			return err
 		}
 		if failure.ID > f.last {
-			outcome, item.Again = FailedAgain, &failure
+			outcome, item.NewFailure = FailedAgain, &failure
 		}
 		break
 	}

@@ -108,7 +108,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 }
 
 // current reads the want of a key and compares it with the failed request.
-func current(ctx context.Context, client *operate.Client, item *Item) (operate.Want, Verdict, error) {
+func current(ctx context.Context, client *operate.Client, item *Item) (operate.StoredWant, Verdict, error) {
 	want, err := client.Wanted(ctx, item.Key)
 	switch {
 	case errors.Is(err, pipeline.ErrMalformed):

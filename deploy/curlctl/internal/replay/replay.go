@@ -54,8 +54,8 @@ type Item struct {
 	Verdict Verdict
 	// Begun identifies a refetch, which is Already requested if another has the same (0: the time of the call).
 	Begun int64
-	// Again is the new failure if it is FailedAgain, else nil.
-	Again *operate.DeadLetter
+	// NewFailure is the new failure if it is FailedAgain, else nil.
+	NewFailure *operate.DeadLetter
 
 	request keys.Request
 }
@@ -104,7 +104,7 @@ func (o Failures) Items(
 			items = append(items, &Item{Key: pipeline.Key(k.ConfigMapKey), Verdict: Wanted})
 		case item != nil && item.Verdict == Gone:
 			item.Verdict = Wanted
-			if now := Verdict(keys.StateNow(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
+			if now := Verdict(keys.CurrentState(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
 				item.Verdict = now
 			}
 		}

@@ -1,6 +1,7 @@
 package credentials_test
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/x509"
@@ -31,39 +32,36 @@ func secret(name, hosts string, data map[string]string) corev1.Secret {
 	return s
 }
 
-func pair(t *testing.T) (certificate, key string) {
+// certificate returns a self-signed certificate, or with another public key one that fits no private key, and the key.
+func certificate(t *testing.T, other any) (text, key string) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(nil, template, template, public, private)
+	der, err := x509.CreateCertificate(nil, template, template, cmp.Or[any](other, public), private)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := x509.MarshalPKCS8PrivateKey(private)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
-		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}))
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}))
+}
+
+func pair(t *testing.T) (text, key string) {
+	t.Helper()
+	return certificate(t, nil)
 }
 
 // largeAuthority returns a certificate whose key takes long to use.
 func largeAuthority(t *testing.T) string {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 8192, 1), E: 65537}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(nil, template, template, large, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	text, _ := certificate(t, &rsa.PublicKey{N: new(big.Int).SetBit(big.NewInt(1), 8192, 1), E: 65537})
+	return text
 }
 
 func TestEntries(t *testing.T) {
@@ -99,91 +97,67 @@ func TestEntries(t *testing.T) {
 func TestIgnored(t *testing.T) {
 	certificate, _ := pair(t)
 	_, other := pair(t)
-	bearer := map[string]string{"bearerToken": hidden}
 	const noURL = "host 1 of x-kv8s.io/curl-hosts is not an https URL with a host name and an optional path, " +
 		"without wildcard"
-	for _, c := range []struct {
-		hosts string
-		data  map[string]string
-		want  string
-	}{
-		{"", bearer, "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1"},
-		{strings.Repeat("https://a.example.com ", 9), bearer, "x-kv8s.io/curl-hosts names more than 8 hosts"},
-		{"http://a.example.com", bearer, noURL},
-		{"https://*.example.com", bearer, noURL},
-		{"https://me:" + hidden + "@a.example.com", bearer, noURL},
-		{"https://a.example.com/?q=" + hidden, bearer, noURL},
-		{"https://a.example.com/a/../b", bearer, noURL},
-		{"https://a.example.com:0/", bearer, noURL},
-		{"https://a_b.example.com/", bearer, noURL},
-		{"a.example.com", bearer, noURL},
-		{"https://old.example.com/v1/", bearer, "https://old.example.com/v1 is already served by Secret old"},
-		{"https://a.example.com", nil, "has no credential; add bearerToken, username and password, header.NAME, " +
-			"tls.crt and tls.key, or ca.crt"},
-		{
-			"https://a.example.com",
-			map[string]string{"token": hidden},
-			"token is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt",
-		},
-		{"https://a.example.com", map[string]string{"header.Cookie": hidden}, "header.Cookie may not be set"},
-		{"https://a.example.com", map[string]string{"header.If-Match": hidden}, "header.If-Match may not be set"},
-		{
-			"https://a.example.com",
-			map[string]string{"header.X": hidden + "\r\nY: z"},
-			"header.X is empty or has a control character",
-		},
-		{"https://a.example.com", map[string]string{"bearerToken": "\n"}, "bearerToken is empty or has a control character"},
-		{"https://a.example.com", map[string]string{"header.x-a": "1", "header.X-A": "2"}, "header.x-a is set twice"},
-		{
-			"https://a.example.com",
-			map[string]string{"bearerToken": hidden, "header.Authorization": "x"},
-			"header.Authorization is set twice",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"bearerToken": hidden, "username": "a", "password": hidden},
-			"username excludes bearerToken and header.Authorization",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"username": "a"},
-			"username and password go together, and username has no colon",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"tls.crt": certificate, "tls.key": strings.Repeat(hidden, 2000)},
-			"tls.key has more than 8 KiB",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"ca.crt": certificate + largeAuthority(t)},
-			"ca.crt has an RSA key of more than 8192 bits",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"tls.crt": certificate, "tls.key": other},
-			"tls.crt and tls.key are not a PEM certificate with its key",
-		},
-		{
-			"https://a.example.com",
-			map[string]string{"tls.crt": certificate},
-			"tls.crt and tls.key are not a PEM certificate with its key",
-		},
-		{"https://a.example.com", map[string]string{"ca.crt": hidden}, "ca.crt has no PEM certificate"},
-		{
-			"https://a.example.com",
-			map[string]string{"header.X": strings.Repeat("x", 17<<10)},
-			"the credentials of the namespace exceed its 16 KiB",
-		},
-	} {
+	const noPair = "tls.crt and tls.key are not a PEM certificate with its key"
+	bearer := map[string]string{"bearerToken": hidden}
+	ignores := func(hosts string, data map[string]string, want string) {
+		t.Helper()
 		old := secret("old", "https://old.example.com/v1", bearer)
-		entries, ignored := credentials.Compile([]corev1.Secret{secret("young", c.hosts, c.data), old}, 16<<10)
-		if len(entries) != 1 || len(ignored) != 1 || ignored[0].Reason != c.want || ignored[0].Secret.Name != "young" {
-			t.Errorf("%q %v: %d entries, %+v, want %s", c.hosts, c.data, len(entries), ignored, c.want)
+		entries, ignored := credentials.Compile([]corev1.Secret{secret("young", hosts, data), old}, 16<<10)
+		if len(entries) != 1 || len(ignored) != 1 || ignored[0].Reason != want || ignored[0].Secret.Name != "young" {
+			t.Errorf("%q %v: %d entries, %+v, want %s", hosts, data, len(entries), ignored, want)
 		}
 		if len(ignored) == 1 && strings.Contains(ignored[0].Reason, hidden) {
 			t.Errorf("%s", ignored[0].Reason)
 		}
+	}
+	for hosts, want := range map[string]string{
+		"": "names no host; annotate it with x-kv8s.io/curl-hosts, such as https://api.example.com/v1",
+		strings.Repeat("https://a.example.com ", 9): "x-kv8s.io/curl-hosts names more than 8 hosts",
+		"https://old.example.com/v1/":               "https://old.example.com/v1 is already served by Secret old",
+		"http://a.example.com":                      noURL,
+		"https://*.example.com":                     noURL,
+		"https://me:" + hidden + "@a.example.com":   noURL,
+		"https://a.example.com/?q=" + hidden:        noURL,
+		"https://a.example.com/a/../b":              noURL,
+		"https://a.example.com:0/":                  noURL,
+		"https://a_b.example.com/":                  noURL,
+		"a.example.com":                             noURL,
+	} {
+		ignores(hosts, bearer, want)
+	}
+	for _, c := range []struct {
+		want string
+		data map[string]string
+	}{
+		{"has no credential; add bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt", nil},
+		{
+			"token is not a credential; use bearerToken, username and password, header.NAME, tls.crt and tls.key, or ca.crt",
+			map[string]string{"token": hidden},
+		},
+		{"header.Cookie may not be set", map[string]string{"header.Cookie": hidden}},
+		{"header.If-Match may not be set", map[string]string{"header.If-Match": hidden}},
+		{"header.X is empty or has a control character", map[string]string{"header.X": hidden + "\r\nY: z"}},
+		{"bearerToken is empty or has a control character", map[string]string{"bearerToken": "\n"}},
+		{"header.x-a is set twice", map[string]string{"header.x-a": "1", "header.X-A": "2"}},
+		{"header.Authorization is set twice", map[string]string{"bearerToken": hidden, "header.Authorization": "x"}},
+		{
+			"username excludes bearerToken and header.Authorization",
+			map[string]string{"bearerToken": hidden, "username": "a", "password": hidden},
+		},
+		{"username and password go together, and username has no colon", map[string]string{"username": "a"}},
+		{
+			"tls.key has more than 8 KiB",
+			map[string]string{"tls.crt": certificate, "tls.key": strings.Repeat(hidden, 2000)},
+		},
+		{"ca.crt has an RSA key of more than 8192 bits", map[string]string{"ca.crt": certificate + largeAuthority(t)}},
+		{noPair, map[string]string{"tls.crt": certificate, "tls.key": other}},
+		{noPair, map[string]string{"tls.crt": certificate}},
+		{"ca.crt has no PEM certificate", map[string]string{"ca.crt": hidden}},
+		{"the credentials of the namespace exceed its 16 KiB", map[string]string{"header.X": strings.Repeat("x", 17<<10)}},
+	} {
+		ignores("https://a.example.com", c.data, c.want)
 	}
 }
 

@@ -41,21 +41,58 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 var _ = Describe("keeper --credentials", func() {
 	const hidden = "s3cr3t-value"
 	var (
-		admin            *kubernetes.Clientset
-		release, a, b    string
-		compiling        *teams
-		log              *strings.Builder
-		registry         *prometheus.Registry
-		writes           int
-		fail             func(*http.Request) bool
-		grant            func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule)
-		put              func(ctx context.Context, namespace, name, host, token string) *corev1.Secret
-		compiled, events func(ctx context.Context) []string
+		admin         *kubernetes.Clientset
+		release, a, b string
+		compiling     *teams
+		log           *strings.Builder
+		registry      *prometheus.Registry
+		writes        int
+		fail          func(*http.Request) bool
 	)
 	secretsRule := func(verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}
 	}
 	eventsRule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}
+
+	grant := func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
+		GinkgoHelper()
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: "credentials"}
+		suitetest.Must(admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+			metav1.CreateOptions{}))
+		suitetest.Must(admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: release, Name: "credentials"}},
+		}, metav1.CreateOptions{}))
+	}
+	put := func(ctx context.Context, namespace, name, host, token string) *corev1.Secret {
+		GinkgoHelper()
+		return suitetest.Must(admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{TeamLabel: "true"},
+				Annotations: map[string]string{HostsAnnotation: host},
+			},
+			StringData: map[string]string{"bearerToken": token},
+		}, metav1.CreateOptions{}))
+	}
+	compiled := func(ctx context.Context) (found []string) {
+		GinkgoHelper()
+		s := suitetest.Must(admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{}))
+		var entries []headerfile.Entry
+		Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
+		for _, e := range entries {
+			found = append(found,
+				strings.NewReplacer(a, "a", b, "b").Replace(e.Namespaces[0])+" "+e.Host+" "+e.Headers["Authorization"])
+		}
+		return found
+	}
+	events := func(ctx context.Context) (notes []string) {
+		GinkgoHelper()
+		for _, e := range suitetest.Must(admin.CoreV1().Events(a).List(ctx, metav1.ListOptions{})).Items {
+			Expect(e.InvolvedObject.Kind).To(Equal("Secret"))
+			notes = append(notes, e.InvolvedObject.Name+": "+e.Message)
+		}
+		return notes
+	}
 
 	BeforeEach(func(ctx SpecContext) {
 		config := kubetest.Config(GinkgoTB())
@@ -77,45 +114,6 @@ var _ = Describe("keeper --credentials", func() {
 				return next.RoundTrip(r)
 			})
 		})
-		grant = func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
-			GinkgoHelper()
-			meta := metav1.ObjectMeta{Namespace: namespace, Name: "credentials"}
-			suitetest.Must(admin.RbacV1().Roles(namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
-				metav1.CreateOptions{}))
-			suitetest.Must(admin.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
-				ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "credentials"},
-				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: release, Name: "credentials"}},
-			}, metav1.CreateOptions{}))
-		}
-		put = func(ctx context.Context, namespace, name, host, token string) *corev1.Secret {
-			GinkgoHelper()
-			return suitetest.Must(admin.CoreV1().Secrets(namespace).Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{
-					Name: name, Labels: map[string]string{TeamLabel: "true"},
-					Annotations: map[string]string{HostsAnnotation: host},
-				},
-				StringData: map[string]string{"bearerToken": token},
-			}, metav1.CreateOptions{}))
-		}
-		compiled = func(ctx context.Context) (found []string) {
-			GinkgoHelper()
-			s := suitetest.Must(admin.CoreV1().Secrets(release).Get(ctx, "compiled", metav1.GetOptions{}))
-			var entries []headerfile.Entry
-			Expect(json.Unmarshal(s.Data[headerfile.TeamKey], &entries)).To(Succeed())
-			for _, e := range entries {
-				found = append(found,
-					strings.NewReplacer(a, "a", b, "b").Replace(e.Namespaces[0])+" "+e.Host+" "+e.Headers["Authorization"])
-			}
-			return found
-		}
-		events = func(ctx context.Context) (notes []string) {
-			GinkgoHelper()
-			for _, e := range suitetest.Must(admin.CoreV1().Events(a).List(ctx, metav1.ListOptions{})).Items {
-				Expect(e.InvolvedObject.Kind).To(Equal("Secret"))
-				notes = append(notes, e.InvolvedObject.Name+": "+e.Message)
-			}
-			return notes
-		}
 		suitetest.Must(admin.CoreV1().Secrets(release).Create(ctx,
 			&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "compiled"}}, metav1.CreateOptions{}))
 		named := secretsRule("get", "patch")

@@ -45,8 +45,8 @@ func (p Pair) String() string {
 	return text
 }
 
-// View is everything known about a ConfigMap.
-type View struct {
+// ObjectStatus is everything known about a ConfigMap.
+type ObjectStatus struct {
 	Namespace  string `json:"namespace"`
 	ConfigMap  string `json:"configMap"`
 	Exists     bool   `json:"exists"`
@@ -68,12 +68,12 @@ type View struct {
 }
 
 // Known reports whether anything is known about the object.
-func (v *View) Known() bool {
+func (v *ObjectStatus) Known() bool {
 	return v.Exists || v.Watcher != nil || len(v.Timeline) > 0 || len(v.Keys) > 0
 }
 
 // Fields returns everything but the timeline for people.
-func (v *View) Fields(now time.Time) (fields []printer.Field) {
+func (v *ObjectStatus) Fields(now time.Time) (fields []printer.Field) {
 	add := func(name string, value any) { fields = append(fields, printer.Field{Name: name, Value: value}) }
 	name := v.Namespace + "/" + v.ConfigMap
 	if v.Watcher != nil {
@@ -136,7 +136,7 @@ func (t TimelineEntry) Row(now time.Time) printer.Row {
 }
 
 // ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
-func (v *View) ReadCluster(ctx context.Context, from *operate.Cluster) error {
+func (v *ObjectStatus) ReadCluster(ctx context.Context, from *operate.Cluster) error {
 	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (v *View) ReadCluster(ctx context.Context, from *operate.Cluster) error {
 	return nil
 }
 
-func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
+func (v *ObjectStatus) readMetadata(object *metav1.PartialObjectMetadata) {
 	v.Exists, v.UID = true, string(object.UID)
 	v.add(object.CreationTimestamp.Time, "created", "", "")
 	read := ReadObject(&object.ObjectMeta, annotation.DefaultProtected())
@@ -175,7 +175,7 @@ func (v *View) readMetadata(object *metav1.PartialObjectMetadata) {
 }
 
 // readStatus adds the entries of the status annotation.
-func (v *View) readStatus(state status.Status) {
+func (v *ObjectStatus) readStatus(state status.Status) {
 	for _, key := range slices.Sorted(maps.Keys(state.Keys)) {
 		e := state.Keys[key]
 		if e.HasBody() {
@@ -203,7 +203,7 @@ func (v *View) readStatus(state status.Status) {
 }
 
 // addTimer adds a timer, and the last attempt that set it.
-func (v *View) addTimer(t operate.NextFetch) {
+func (v *ObjectStatus) addTimer(t operate.NextFetch) {
 	detail := pipeline.CauseName(t.Due.GetCause())
 	if waits := sentence.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
 		detail += ", waits for the " + waits
@@ -218,13 +218,13 @@ func (v *View) addTimer(t operate.NextFetch) {
 	}
 }
 
-func (v *View) add(at time.Time, what, key, detail string) {
+func (v *ObjectStatus) add(at time.Time, what, key, detail string) {
 	entry := TimelineEntry{At: at.UTC(), What: what, Key: key, Detail: detail}
 	v.Timeline = append(v.Timeline, entry)
 }
 
 // ReadStreams adds wants, timers and failures, and sorts the timeline.
-func (v *View) ReadStreams(ctx context.Context, client *operate.Client, now time.Time) error {
+func (v *ObjectStatus) ReadStreams(ctx context.Context, client *operate.Client, now time.Time) error {
 	r := Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Now: now, Objects: v.read}
 	found, timers, err := r.Read(ctx)
 	if err != nil {
