@@ -57,7 +57,7 @@ type Problem struct {
 	// Key of the rejected pair. Because the annotation names it, it is neither fetched nor removed.
 	// It is empty if there is no such pair, or if the key is not valid.
 	Key string
-	// Mistake that is broken. Together with Key it stays the same when other pairs change.
+	// Mistake identifies what is wrong. Together with Key it stays the same when other pairs change.
 	Mistake string
 	// Text is one sentence for an Event: where, which mistake, what to do. It contains no part of a
 	// URL.

@@ -53,7 +53,7 @@ func (p *Policy) parseAddr(addr string) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	return p.admit(h, port)
+	return p.checkTarget(h, port)
 }
 
 // firstName returns the name to look up first: the absolute name, or a name without a dot as written if names of
@@ -120,7 +120,7 @@ func (d *dialCheck) decide(address string) error {
 	if err != nil || at.Port() != d.target.port {
 		return &DeniedError{Rule: RuleAddress}
 	}
-	return d.policy.address(d.target, at.Addr())
+	return d.policy.checkAddress(d.target, at.Addr())
 }
 
 // explain chooses the error of a failed dial. net.Dialer returns the error of the first attempt,

@@ -71,18 +71,18 @@ var _ = Describe("a name", func() {
 		names.Set("data.example.com", public, "127.0.0.1")
 		names.Set("www.example.com", public, "93.184.216.35")
 		gate, _ := newGate(egress.Config{}, names)
-		admit := func(raw string) error { return gate.For("team-a").Admit(ctx, must(url.Parse(raw))) }
+		forProxy := func(raw string) error { return gate.For("team-a").CheckForProxy(ctx, must(url.Parse(raw))) }
 
 		for raw, reason := range map[string]string{
 			"http://www.example.com/": "all addresses of www.example.com are permitted",
 			"http://" + public + "/":  "the address is permitted",
 		} {
-			Expect(admit(raw)).To(Succeed())
+			Expect(forProxy(raw)).To(Succeed())
 			Expect(gate.Verdict(ctx, "team-a", raw)).To(Equal(reason))
 		}
-		Expect(admit("http://data.example.com/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
-		Expect(admit("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
-		Expect(admit("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
+		Expect(forProxy("http://data.example.com/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
+		Expect(forProxy("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
+		Expect(forProxy("http://nobody.example.com/")).To(BeAssignableToTypeOf(&net.DNSError{}))
 	})
 
 	DescribeTable("is checked at the dial, however it was parsed",

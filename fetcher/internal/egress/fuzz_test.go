@@ -139,7 +139,7 @@ func FuzzSpelling(f *testing.F) {
 		a := [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
 		addr := netip.AddrFrom4(a)
 		closed := defaultPolicy(t, Config{AllowCIDRs: []string{"0.0.0.0/0", "::/0"}, DenyCIDRs: []string{addr.String()}})
-		private := policy.address(target{port: 80}, addr) != nil
+		private := policy.checkAddress(target{port: 80}, addr) != nil
 		if isSurelyPrivate(addr) && !private {
 			t.Fatalf("%s passes", addr)
 		}
@@ -173,14 +173,14 @@ func FuzzAddress(f *testing.F) {
 		if !ok {
 			return
 		}
-		err := policy.address(target{port: 80}, addr)
+		err := policy.checkAddress(target{port: 80}, addr)
 		if err == nil && isSurelyPrivate(addr) {
 			t.Fatalf("%s passes", addr)
 		}
 		if err != nil && !errors.Is(err, ErrDenied) {
 			t.Fatal(err)
 		}
-		if zoned := addr.WithZone("eth0"); zoned.Zone() != "" && policy.address(target{port: 80}, zoned) == nil {
+		if zoned := addr.WithZone("eth0"); zoned.Zone() != "" && policy.checkAddress(target{port: 80}, zoned) == nil {
 			t.Fatalf("%s passes", zoned)
 		}
 	})

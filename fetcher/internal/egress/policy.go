@@ -26,7 +26,7 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 	return &Policy{
 		lists: l,
 		guardian: ssrf.New(
-			ssrf.WithAnyPort(), // admit checks the port
+			ssrf.WithAnyPort(), // checkTarget checks the port
 			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
@@ -57,11 +57,11 @@ func (p *Policy) target(u *url.URL) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	return p.admit(h, port)
+	return p.checkTarget(h, port)
 }
 
-// admit applies rules 5 to 7, and the remaining rules if the host is an address.
-func (p *Policy) admit(h host, port uint16) (target, error) {
+// checkTarget applies rules 5 to 7, and the remaining rules if the host is an address.
+func (p *Policy) checkTarget(h host, port uint16) (target, error) {
 	t := target{host: h, port: port}
 	if matchesAny(p.denyHosts, h.name) {
 		return t, &DeniedError{Rule: RuleDenyHost}
@@ -76,7 +76,7 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 		t.denials = append(t.denials, RulePort)
 	}
 	if h.addr.IsValid() {
-		return t, p.address(t, h.addr)
+		return t, p.checkAddress(t, h.addr)
 	}
 	if len(p.allow) == 0 {
 		return t, denied(t.denials)
@@ -84,8 +84,8 @@ func (p *Policy) admit(h host, port uint16) (target, error) {
 	return t, nil
 }
 
-// address applies rules 8 to 10 to one address of a target.
-func (p *Policy) address(t target, addr netip.Addr) error {
+// checkAddress applies rules 8 to 10 to one address of a target.
+func (p *Policy) checkAddress(t target, addr netip.Addr) error {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return &DeniedError{Rule: RuleAddress}
 	}
@@ -95,10 +95,10 @@ func (p *Policy) address(t target, addr netip.Addr) error {
 	case covers(p.deny, addr):
 		return &DeniedError{Rule: RuleDenyCIDR}
 	case isTranslated:
-		return p.address(t, v4)
+		return p.checkAddress(t, v4)
 	case covers(p.allow, addr):
 		if ssrf.IPv6NAT64Prefix.Contains(addr) {
-			return p.address(t, embedded(addr, ssrf.IPv6NAT64Prefix.Bits()))
+			return p.checkAddress(t, embedded(addr, ssrf.IPv6NAT64Prefix.Bits()))
 		}
 		return nil
 	case isISATAP(addr), p.guardian.SafeAddrPort(netip.AddrPortFrom(addr, t.port)) != nil:

@@ -20,7 +20,7 @@ func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason strin
 	permitted := 0
 	var denial error
 	for _, addr := range addrs {
-		if err := p.address(t, addr); err != nil {
+		if err := p.checkAddress(t, addr); err != nil {
 			denial = err
 			continue
 		}
@@ -44,12 +44,12 @@ func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason strin
 	return fmt.Sprintf("all addresses of %s are permitted", t.name), nil
 }
 
-// Admit checks a URL and all its addresses for a party that connects on our behalf, such as an
+// CheckForProxy checks a URL and all its addresses for a party that connects on our behalf, such as an
 // egress proxy. All addresses must be permitted, because that party may choose any of them.
-func (p *Policy) Admit(ctx context.Context, u *url.URL) error {
+func (p *Policy) CheckForProxy(ctx context.Context, u *url.URL) error {
 	t, addrs, err := p.resolve(ctx, u)
 	for _, addr := range addrs {
-		if err := p.address(t, addr); err != nil {
+		if err := p.checkAddress(t, addr); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 		err = errTimeout(c.cfg.Timeout)
 	}
 	failed := x.failure(err)
-	failed.Settings = c.settings(kindOf(failed), x.request)
+	failed.Settings = c.settings(settingsKind(failed), x.request)
 	return Response{}, failed
 }
 

@@ -18,9 +18,9 @@ const (
 	ofTokens      = "k" // these and the egress policy of all namespaces, for the token URL
 )
 
-// kindOf returns the kind of the settings that may end a failure (empty means none). Many servers respond
+// settingsKind returns the kind of the settings that may end a failure (empty means none). Many servers respond
 // with 404 to a request without a credential.
-func kindOf(e *Error) string {
+func settingsKind(e *Error) string {
 	var denied *egress.DeniedError
 	switch {
 	case e.Class == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:

@@ -75,7 +75,7 @@ func (t *transport) dial(r *http.Request, direct bool) (net.Conn, error) {
 	if direct {
 		return t.policy.DialContext(r.Context(), "tcp", egress.Authority(r.URL))
 	}
-	if err := t.policy.Admit(r.Context(), r.URL); err != nil {
+	if err := t.policy.CheckForProxy(r.Context(), r.URL); err != nil {
 		return nil, err
 	}
 	dialer := net.Dialer{Timeout: t.client.deps.Gate.DialTimeout()}
