@@ -57,6 +57,8 @@ EXEC = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
 # Runs a command with an API server: that of KUBECONFIG, or a temporary one, of version KUBERNETES if that is set.
 WITH_ASSETS  := KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(ASSETS))'
+# `bin/control-plane exec` finds the programs beside itself.
+LINK_ASSETS   = for p in etcd kube-apiserver kubectl; do [ ! -x '$(ASSETS)'/$$p ] || ln -sf '$(ASSETS)'/$$p bin/; done
 WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
 
 TESTFLAGS ?=
@@ -73,7 +75,7 @@ help: ## Show this list
 build: ## Build watcher, fetcher, writer, keeper, curl-me-that and curlctl into bin/
 	@echo 'go build -o bin/ $(notdir $(COMMANDS)), version $(VERSION)'
 	@$(GO_BUILD) -o bin/ $(COMMANDS)
-	@$(if $(wildcard $(CONTROL_PLANE)),ln -sf $(wildcard $(CONTROL_PLANE)) bin/) # for bin/control-plane
+	@$(LINK_ASSETS)
 
 PLUGIN_DIR ?= $(HOME)/.local/bin
 
@@ -87,6 +89,7 @@ plugin: build ## Install curlctl as the kubectl plugin curl-me-that into PLUGIN_
 demo: $(filter-out $(if $(shell command -v kubectl),%/kubectl),$(CONTROL_PLANE)) ## See it work: watch keys fill, fail and recover (Ctrl-C to stop)
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
 	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/curl-me-that
+	@$(LINK_ASSETS)
 	@$(WITH_ASSETS) bin/curl-me-that demo $(DEMO_ARGS)
 
 # Images are REGISTRY/NAME:VERSION.

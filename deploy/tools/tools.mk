@@ -96,8 +96,12 @@ $(PROTOC_GEN_GO):
 	@$(call build-tool,proto,google.golang.org/protobuf/cmd/protoc-gen-go)
 
 # The programs of the control plane. Checkouts share them, because their build takes minutes.
+ifdef KUBEBUILDER_ASSETS
+ASSETS := $(KUBEBUILDER_ASSETS)
+else
 ASSETS        := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curl-me-that/kubernetes-$(KUBERNETES_VERSION)
 CONTROL_PLANE := $(ASSETS)/etcd $(ASSETS)/kube-apiserver $(ASSETS)/kubectl
 
 $(CONTROL_PLANE):
 	@deploy/tools/control-plane/get '$(@D)' '$(@F)'
+endif
