@@ -33,10 +33,30 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 // permission, the audit has the key fetched, and fillPinOf fills the pin.
 func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
-		held := b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Failing()
-		changed = !held && b.fillPin(i, pair.Key, d) || changed
+		if b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Failing() {
+			continue
+		}
+		filled := b.fillPin(i, pair.Key)
+		changed, d.Events = changed || filled.Outcome == Written, append(d.Events, filled.Events...)
 	}
 	return changed
+}
+
+// fillPinOf fills the pin of a key whose result does not have that body. over means that the result needs nothing else.
+func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
+	pin := b.object.Request.SHA256[i.Key.Key]
+	body, known := b.object.History[pin]
+	switch {
+	case pin == "", b.holdsPin(i.Key.Key), pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
+		return d, false
+	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
+		return Decision{Outcome: Deferred}, true
+	case b.object.Obstacle != "" && body != nil:
+		return b.recordRefusal(i), true
+	}
+	d = b.fillPin(i, i.Key.Key)
+	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	return d, d.Outcome == Written && mismatch
 }
 
 // holdsPin reports whether a key has the body of its digest, whether or not a fetch has failed since.
@@ -45,22 +65,21 @@ func (b *builder) holdsPin(key string) bool {
 	return shown.Holds(b.object.Request.SHA256[key])
 }
 
-// fillPin does so for one key. Nobody else is asked: the digest is the proof. The entry has no URL, because the body
-// may be of a former one: without the pin, the key is fetched.
-func (b *builder) fillPin(i Item, key string, d *Decision) bool {
+// fillPin gives a pinned key the body of its digest, if the history has it. Otherwise the Decision has no Outcome.
+// Nobody else is asked: the digest is the proof. The entry has no URL, because the body may be of a former one: without
+// the pin, the key is fetched.
+func (b *builder) fillPin(i Item, key string) Decision {
 	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
 	_, others := b.object.Others.Keys[key]
-	if pin == "" || others || !b.object.managed() || b.object.Obstacle != "" || entry.Copied(b.object.UID) ||
-		b.foreign(key) {
-		return false
-	}
 	body, known := b.object.History[pin]
 	switch {
+	case pin == "", others, !b.object.managed(), b.object.Obstacle != "", entry.Copied(b.object.UID), b.foreign(key):
+		return Decision{}
 	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxPinsFilled:
 		b.needHistory = append(b.needHistory, pin)
-		return false
+		return Decision{}
 	case body == nil: // the watcher publishes a want
-		return false
+		return Decision{}
 	}
 	value := valueOf(body)
 	next := status.Entry{
@@ -75,26 +94,7 @@ func (b *builder) fillPin(i Item, key string, d *Decision) bool {
 	}
 	b.values[key] = value
 	b.set(key, next)
-	d.Events = append(d.Events, pinned(i, key, pin))
-	return true
-}
-
-// fillPinOf fills the pin of a key whose result does not have that body. over means that the result needs nothing else.
-func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
-	key, pin := i.Key.Key, b.object.Request.SHA256[i.Key.Key]
-	_, known := b.object.History[pin]
-	switch {
-	case pin == "", b.holdsPin(key), pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
-		return d, false
-	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
-		return Decision{Outcome: Deferred}, true
-	case b.object.Obstacle != "" && b.object.History[pin] != nil:
-		return b.recordRefusal(i), true
-	case b.fillPin(i, key, &d):
-		d.Outcome = Written
-	}
-	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
-	return d, d.Outcome == Written && mismatch
+	return Decision{Outcome: Written, Events: []Event{pinned(i, key, pin)}}
 }
 
 // updateAvailable returns the Event for content that waits for the approval of the key's owner.
