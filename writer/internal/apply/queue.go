@@ -2,6 +2,8 @@ package apply
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -40,7 +42,7 @@ type queue struct {
 // group has the pending results for one object. It exists as long as a goroutine works on it.
 type group struct {
 	items []plan.Item
-	done  []chan<- Write
+	done  []chan<- end
 }
 
 // share is the part of the queue that one namespace uses.
@@ -67,7 +69,7 @@ func newQueue(
 func most(limit int) int { return limit - limit/4 }
 
 // Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
-// its space. Work that has begun is finished, even if ctx is done.
+// its space. Work that has begun is finished, even if ctx is done. Do panics if the work panics.
 func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, fits bool) {
 	began, namespace := time.Now(), item.Key.Namespace
 	q.mu.Lock()
@@ -83,18 +85,45 @@ func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, 
 	s.messages, s.bytes = s.messages+1, s.bytes+bytes
 	wait := q.add(ctx, s, item)
 	q.mu.Unlock()
-	done = <-wait
+	end := <-wait
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s.messages, s.bytes, s.took = s.messages-1, s.bytes-bytes, time.Since(began)
 	if s.messages == 0 {
 		delete(q.shares, namespace)
 	}
-	return done, true
+	if end.panicked != "" {
+		panic(end.panicked)
+	}
+	return end.Write, true
+}
+
+// end is the end of the work on an item.
+type end struct {
+	Write
+	// panicked has the value and the stack of a panic.
+	panicked string
+}
+
+// call works on items. A panic goes to the handlers of their messages, where pipeline.Consume recovers it. In the
+// goroutine of the work, it would end the process, and the redelivered message every other writer.
+func (q *queue) call(ctx context.Context, ref types.NamespacedName, items []plan.Item) (ends []end) {
+	ends = make([]end, len(items))
+	defer func() {
+		if value := recover(); value != nil {
+			for i := range ends {
+				ends[i].panicked = fmt.Sprintf("%v\n%s", value, debug.Stack())
+			}
+		}
+	}()
+	for i, write := range q.work(ctx, ref, items) {
+		ends[i].Write = write
+	}
+	return ends
 }
 
 // add adds an item to the group of its object. The caller has the lock.
-func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write {
+func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan end {
 	ref := types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}
 	g, exists := q.groups[ref]
 	if !exists {
@@ -102,7 +131,7 @@ func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan Write 
 		q.groups[ref] = g
 		q.open.Go(func() { q.drive(context.WithoutCancel(ctx), ref, s, g) })
 	}
-	done := make(chan Write, 1)
+	done := make(chan end, 1)
 	g.items, g.done = append(g.items, item), append(g.done, done)
 	return done
 }
@@ -124,7 +153,7 @@ func (q *queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g
 		items, done := g.items, g.done
 		g.items, g.done = nil, nil
 		q.mu.Unlock()
-		writes := q.work(ctx, ref, items)
+		ends := q.call(ctx, ref, items)
 		q.mu.Lock()
 		q.free, s.busy = q.free+1, s.busy-1
 		q.grant()
@@ -134,7 +163,7 @@ func (q *queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g
 		}
 		q.mu.Unlock()
 		for i, d := range done {
-			d <- writes[i]
+			d <- ends[i]
 		}
 		if over {
 			return

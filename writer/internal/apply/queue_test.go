@@ -145,3 +145,26 @@ func TestASlowNamespaceGetsThreeQuartersOfTheSpace(t *testing.T) {
 		})
 	}
 }
+
+func TestAPanicEndsOnlyTheWorkOnItsObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		q := newQueue(1, func(_ context.Context, ref types.NamespacedName, items []plan.Item) []Write {
+			if ref.Name == "poison" {
+				panic("the planner is wrong")
+			}
+			return make([]Write, len(items))
+		})
+		do := func(name string) (fits bool) {
+			_, fits = q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: "ns", Name: name, Key: "key"}}, 1)
+			return fits
+		}
+		for range 2 {
+			g.Expect(func() { do("poison") }).To(PanicWith(And(
+				ContainSubstring("the planner is wrong"), ContainSubstring("queue_test.go"))))
+		}
+		g.Expect(do("good")).To(BeTrue())
+		q.Wait()
+		g.Expect(q.shares).To(BeEmpty())
+	})
+}
