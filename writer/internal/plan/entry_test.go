@@ -184,9 +184,12 @@ func TestALongStatusIsShortened(t *testing.T) {
 	whole := map[string]status.Entry{
 		"occupied": occupied, "taken": taken, "failing": failing(status.Entry{}, "Timeout"), "well": wrote("w"),
 	}
+	theirs := failing(status.Entry{Size: 7, Annotation: "example.com/other"}, "KeyExists")
+	theirs.Explanation = &status.Explanation{Message: "of another installation"}
 	object := func(room int) *plan.Object {
 		o := asking().object()
 		o.Status.Keys, o.Room = maps.Clone(whole), room
+		o.Others.Keys = map[string]status.Entry{"theirs": theirs}
 		return o
 	}
 	lengths := map[string]int{}
@@ -194,14 +197,15 @@ func TestALongStatusIsShortened(t *testing.T) {
 		p, s := planned(t, object(room), content(6, "b"))
 		state := "whole"
 		switch mine := s.Keys[theKey]; {
-		case len(s.Keys) < 5:
+		case len(s.Keys) < 6:
 			state = "without others"
 		case mine.Size == 0:
 			state = "without sizes"
 		}
 		NewWithT(t).Expect(s.Keys).To(And(HaveKeyWithValue(theKey, HaveField("Fence", fence(6))),
 			HaveKeyWithValue("taken", HaveField("HasBody()", true)), HaveKeyWithValue("well", HaveField("HasBody()", true)),
-			HaveKeyWithValue("failing", HaveField("Failing()", true))), "in %d bytes: %s", room, p.Status)
+			HaveKeyWithValue("failing", And(HaveField("Failing()", true), HaveField("ByWriter()", false))),
+			HaveKeyWithValue("theirs", theirs)), "in %d bytes: %s", room, p.Status)
 		if before, seen := lengths[state]; seen && before != len(p.Status) || state != "without others" &&
 			len(p.Status) > room {
 			t.Fatalf("%s in %d bytes: %d", state, room, len(p.Status))

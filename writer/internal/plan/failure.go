@@ -53,7 +53,7 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 	if entry.Explanation != nil || !next.GaveUp {
 		return false
 	}
-	with := b.status.Clone()
+	with := b.status.With(b.object.Others)
 	with.Keys[key] = next
 	return len(with.String()) <= b.object.Room
 }

@@ -42,7 +42,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 	p.Values = b.values
 	if b.touched {
 		var short bool
-		p.Status, short = fit(b.status.With(object.Others), object.Room)
+		p.Status, short = b.fit()
 		p.SetStatus = p.Status != "" || object.HasStatus
 		if short && p.Status != "" && p.Status == object.Status.With(object.Others).String() {
 			p.SetStatus = false // there was no room for the change
@@ -173,21 +173,25 @@ func (b *builder) set(key string, entry status.Entry) {
 	b.touched = true
 }
 
-// fit returns the text of s in at most room bytes, if possible. It drops sizes and explanations
-// first, then entries of foreign keys without a value. URL, digest, fence and the problem of the
-// annotations stay. short reports whether anything was dropped.
-func fit(s status.Status, room int) (text string, short bool) {
-	if text = s.String(); len(text) <= room {
+// fit returns the text of the status in at most the room of the object, if possible. It drops sizes and explanations
+// first, then entries of foreign keys without a value. URL, digest, fence, number of attempts and the problem of the
+// annotations stay, and so do entries of other installations. short reports whether anything was dropped.
+func (b *builder) fit() (text string, short bool) {
+	fits := func() bool {
+		text = b.status.With(b.object.Others).String()
+		return len(text) <= b.object.Room
+	}
+	if fits() {
 		return text, false
 	}
-	for key, entry := range s.Keys {
-		entry.Size, entry.Attempts, entry.Explanation = 0, 0, nil
-		s.Keys[key] = entry
+	for key, entry := range b.status.Keys {
+		entry.Size, entry.Explanation = 0, nil
+		b.status.Keys[key] = entry
 	}
-	if text = s.String(); len(text) <= room {
+	if fits() {
 		return text, true
 	}
-	maps.DeleteFunc(s.Keys,
+	maps.DeleteFunc(b.status.Keys,
 		func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.HasBody() })
-	return s.String(), true
+	return b.status.With(b.object.Others).String(), true
 }

@@ -206,6 +206,10 @@ func TestEntriesAreExplained(t *testing.T) {
 	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
 	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(short)
 	expectNothingWritten(t, full.object(), repeated)
+	shared := asking().noted(short).object() // another installation takes the room
+	shared.Others.Keys = map[string]status.Entry{"theirs": {URL: theURL, Annotation: "example.com/other"}}
+	shared.Room = len(shared.Status.With(shared.Others).String()) + 10
+	expectNothingWritten(t, shared, repeated)
 }
 
 // An entry is marked as terminal once.
