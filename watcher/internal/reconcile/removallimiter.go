@@ -113,8 +113,8 @@ func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time
 
 // record records that the writer is asked to remove the removable keys of an object.
 func (r *removalLimiter) record(o *annotated.Object) {
-	if r.limit.Keys > 0 {
-		r.recent = append(r.recent, removals{o.Namespace, r.clock.Now(), r.unsent(o)})
+	if keys := r.unsent(o); r.limit.Keys > 0 && keys > 0 { // else repeated requests would pile up
+		r.recent = append(r.recent, removals{o.Namespace, r.clock.Now(), keys})
 	}
 }
 
