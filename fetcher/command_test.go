@@ -42,9 +42,4 @@ var _ = Describe("The command line", func() {
 		cfg.BindFlags(flags)
 		flags.VisitAll(func(f *pflag.Flag) { Expect(pages.String()).To(ContainSubstring("--" + f.Name)) })
 	})
-
-	It("takes no arguments", func() {
-		_, err := execute("https://example.com")
-		Expect(err).To(HaveOccurred())
-	})
 })

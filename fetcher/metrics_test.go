@@ -113,12 +113,6 @@ func (l *lab) value(series string) func() (float64, error) {
 	return func() (float64, error) { return suitetest.MetricValue(l.registry, series) }
 }
 
-// awaitHanging waits for a running GET.
-func (l *lab) awaitHanging() {
-	GinkgoHelper()
-	Eventually(l.value("curlmethat_fetcher_in_flight_messages")).Should(BeNumerically(">=", 1))
-}
-
 func newLab(change func(*fetcher.Config)) *lab {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -146,8 +140,11 @@ func moves() []move {
 	ask := func(path string, change ...func(*v1.Want)) func(*lab) {
 		return func(l *lab) { l.want("cm", path, change...) }
 	}
-	hang := func(l *lab) { l.want("cm", "/hang"); l.awaitHanging() }
 	const own = "curlmethat_fetcher_"
+	hang := func(l *lab) {
+		l.want("cm", "/hang")
+		Eventually(l.value(own + "in_flight_messages")).Should(BeNumerically(">=", 1))
+	}
 	oneSlot := func(c *fetcher.Config) { c.Throttle.PerHost = 1 }
 	queue := func(l *lab) {
 		hang(l)

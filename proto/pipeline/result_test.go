@@ -52,7 +52,8 @@ var _ = Describe("A result", func() {
 
 		refused := content(natstest.Numbered(accepted), uint64(accepted+1), 10<<10)
 		Expect(c.PublishResult(ctx, refused)).To(MatchError(pipeline.ErrFull))
-		ackNext(ctx, js)
+		writer := must(js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
+		Expect(must(writer.Next()).DoubleAck(ctx)).To(Succeed())
 		Eventually(func() error { return c.PublishResult(ctx, refused) }).Should(Succeed())
 		m, err := stream(ctx, js, pipeline.Results).GetLastMsgForSubject(ctx, natstest.Numbered(accepted).Content())
 		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")

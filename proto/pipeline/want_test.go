@@ -221,11 +221,3 @@ func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstrea
 	}
 	return m
 }
-
-// ackNext acknowledges the oldest result.
-func ackNext(ctx SpecContext, js jetstream.JetStream) {
-	GinkgoHelper()
-	writer := must(js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
-	m := must(writer.Next(jetstream.FetchMaxWait(time.Second)))
-	Expect(m.DoubleAck(ctx)).To(Succeed())
-}

@@ -67,7 +67,7 @@ var _ = Describe("Objects with the same URL", func() {
 		f.run()
 		parked := func() int { return f.parked("shared_get") }
 		Eventually(parked).Should(Equal(keys - 1))
-		Expect(f.inFlight()).To(BeEquivalentTo(1))
+		Expect(f.metric("curlmethat_fetcher_in_flight_messages", "")).To(BeEquivalentTo(1))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
 		var last pipeline.Key
 		for i := range keys {

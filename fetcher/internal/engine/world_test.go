@@ -244,7 +244,8 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	w := &world{ctx: ctx, server: natstest.Broker(GinkgoTB(), o), clock: newClock(), ending: make(chan struct{})}
+	w := &world{ctx: ctx, server: natstest.Broker(GinkgoTB(), o), clock: new(clock), ending: make(chan struct{})}
+	w.clock.nanoseconds.Store(time.Now().Add(time.Hour).Truncate(time.Second).UnixNano())
 	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
 	w.epoch = must(pipeline.Ensure(ctx, w.js, t))
@@ -259,12 +260,6 @@ func (w *world) connect() jetstream.JetStream {
 
 // clock is set by the spec. It starts an hour ahead, so that no timer fires during a spec.
 type clock struct{ nanoseconds atomic.Int64 }
-
-func newClock() *clock {
-	c := new(clock)
-	c.nanoseconds.Store(time.Now().Add(time.Hour).Truncate(time.Second).UnixNano())
-	return c
-}
 
 func (c *clock) Now() time.Time { return time.Unix(0, c.nanoseconds.Load()) }
 
@@ -500,11 +495,6 @@ func (f *fetcher) run() (stop func()) {
 	stop = sync.OnceFunc(func() { f.drain(); cancel(); <-ended })
 	DeferCleanup(func() { f.world.end(); stop() })
 	return stop
-}
-
-// inFlight returns the number of messages in flight.
-func (f *fetcher) inFlight() float64 {
-	return f.metric("curlmethat_fetcher_in_flight_messages", "")
 }
 
 // parked returns the number of parked attempts with a cause.

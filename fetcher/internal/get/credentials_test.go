@@ -143,20 +143,6 @@ var _ = Describe("credentials", func() {
 		Expect(seen.authorizations()).To(Equal([]string{"Basic a", "Basic b", "Basic b"}))
 	})
 
-	It("are available only if an entry matches host and namespace, with any scheme, port or path", func() {
-		gate := newGate(egress.Config{})
-		mayCarry := func(namespace, url string) bool {
-			return newClient(cfg, gate, get.Deps{}).Resolve(get.Request{Namespace: namespace, URL: url}).MayCarry()
-		}
-		Expect(mayCarry("team-a", "https://data.example.com/")).To(BeFalse(), "there is no file")
-		cfg.HeaderFile = writeFile("headers.yaml",
-			"- {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}")
-		Expect(mayCarry("team-a", "http://DATA.example.com.:8080/other")).To(BeTrue())
-		Expect(mayCarry("team-b", "https://data.example.com/api")).To(BeFalse())
-		Expect(mayCarry("team-a", "https://www.example.com/api")).To(BeFalse())
-		Expect(mayCarry("team-a", "https://data.example.com/ api")).To(BeFalse())
-	})
-
 	It("separate namespaces by the entries for the host, whatever the first hop carries", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", `
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
