@@ -1,12 +1,7 @@
 package writer_test
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"time"
 
@@ -118,29 +113,17 @@ func (w *world) admit(resource, manifest string) {
 func (w *world) webhook(kind string, respond func() *admission.AdmissionResponse) {
 	GinkgoHelper()
 	called := make(chan struct{}, 1)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		review := &admission.AdmissionReview{}
-		if json.NewDecoder(r.Body).Decode(review) != nil || review.Request == nil {
-			return
-		}
+	address, bundle := kubetest.Webhook(GinkgoTB(), func(r *admission.AdmissionRequest) *admission.AdmissionResponse {
 		select {
 		case called <- struct{}{}:
 		default:
 		}
-		if strings.HasPrefix(review.Request.Name, "broken-") {
-			review.Response = respond()
+		if strings.HasPrefix(r.Name, "broken-") {
+			return respond()
 		}
-		if review.Response == nil {
-			review.Response = &admission.AdmissionResponse{Allowed: true}
-		}
-		review.Response.UID, review.Request = review.Request.UID, nil
-		rw.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(rw).Encode(review)
-	}))
-	DeferCleanup(server.Close)
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	w.admit(strings.ToLower(kind)+"s", fmt.Sprintf(webhooks, kind, w.namespace, server.URL,
-		base64.StdEncoding.EncodeToString(bundle)))
+		return nil
+	})
+	w.admit(strings.ToLower(kind)+"s", fmt.Sprintf(webhooks, kind, w.namespace, address, bundle))
 	w.awaitAdmission(func(*corev1.ConfigMap) bool { return len(called) > 0 })
 }
 

@@ -5,12 +5,7 @@ package hostile_test
 import (
 	"context"
 	_ "embed" // the webhook and the policy
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
@@ -313,28 +309,21 @@ func brokenWrites(n int) (names []string) {
 func breakWrites(ctx context.Context, a *hostile.Tenant, names []string) {
 	GinkgoHelper()
 	over := make(chan struct{})
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review := &admission.AdmissionReview{}
-		if json.NewDecoder(r.Body).Decode(review) != nil || review.Request == nil {
-			return
-		}
-		review.Response = &admission.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		switch kind, _, _ := strings.Cut(review.Request.Name, "-"); kind {
+	address, bundle := kubetest.Webhook(GinkgoTB(), func(r *admission.AdmissionRequest) *admission.AdmissionResponse {
+		switch kind, _, _ := strings.Cut(r.Name, "-"); kind {
 		case "hanging":
 			<-over
 		case "broken":
-			review.Response.PatchType = new(admission.PatchTypeJSONPatch)
-			review.Response.Patch = []byte(`[{"op":"remove","path":"/spec/missing"}]`)
+			return &admission.AdmissionResponse{
+				Allowed: true, PatchType: new(admission.PatchTypeJSONPatch),
+				Patch: []byte(`[{"op":"remove","path":"/spec/missing"}]`),
+			}
 		}
-		review.Request = nil
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(review)
-	}))
-	DeferCleanup(server.Close)
+		return nil
+	})
 	DeferCleanup(func() { close(over) })
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	manifest := strings.NewReplacer("NAMESPACE", a.Namespace, "ADDRESS", server.URL,
-		"BUNDLE", base64.StdEncoding.EncodeToString(bundle)).Replace(admissionManifest)
+	manifest := strings.NewReplacer("NAMESPACE", a.Namespace, "ADDRESS", address, "BUNDLE", bundle).
+		Replace(admissionManifest)
 	Expect(controlplane.ApplyManifest(ctx, a.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
 	api, maps := a.Cluster.Client.AdmissionregistrationV1(), a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
 	DeferCleanup(func(ctx SpecContext) {
