@@ -33,7 +33,7 @@ import (
 
 // checking holds the flags of check.
 type checking struct {
-	*options
+	*session
 	fetcher   fetcher.Config
 	files     []string
 	fetch     bool
@@ -45,7 +45,7 @@ type checking struct {
 
 // checkCommand returns the command check.
 func checkCommand(o *options) *cobra.Command {
-	c := &checking{options: o, fetcher: fetcher.DefaultConfig()}
+	c := &checking{fetcher: fetcher.DefaultConfig()}
 	cmd := &cobra.Command{
 		Use:   "check NAMESPACE/NAME | -f MANIFEST…",
 		Short: "Predict what happens to a ConfigMap or Watcher (reads Kubernetes, or a file)",
@@ -57,12 +57,13 @@ func checkCommand(o *options) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
-	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
-		objects, err := c.objects(cmd.Context(), cmd.InOrStdin(), args)
+	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
+		c.session = s
+		objects, err := c.objects(ctx, args)
 		if err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), out, objects)
+		return c.run(ctx, objects)
 	})
 	fs := cmd.Flags()
 	c.fetcher.BindPolicyFlags(fs)
@@ -76,12 +77,12 @@ func checkCommand(o *options) *cobra.Command {
 }
 
 // objects reads the objects to check.
-func (c *checking) objects(ctx context.Context, in io.Reader, args []string) ([]corev1.ConfigMap, error) {
+func (c *checking) objects(ctx context.Context, args []string) ([]corev1.ConfigMap, error) {
 	if (len(c.files) == 0) == (len(args) == 0) {
 		return nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
 	}
 	if len(c.files) != 0 {
-		return c.manifests(in)
+		return c.manifests()
 	}
 	namespace, name, err := c.ParseObject(args[0])
 	if err != nil {
@@ -113,14 +114,14 @@ func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) {
 }
 
 // manifests reads the objects of all files.
-func (c *checking) manifests(in io.Reader) (objects []corev1.ConfigMap, err error) {
+func (c *checking) manifests() (objects []corev1.ConfigMap, err error) {
 	for _, name := range c.files {
 		files, err := manifestsIn(name)
 		if err != nil {
 			return nil, err
 		}
 		for _, file := range files {
-			if objects, err = c.manifest(objects, file, in); err != nil {
+			if objects, err = c.manifest(objects, file); err != nil {
 				return nil, fmt.Errorf("read manifest %s: %w", file, err)
 			}
 		}
@@ -150,7 +151,8 @@ func manifestsIn(name string) (files []string, err error) {
 }
 
 // manifest appends the objects of a file.
-func (c *checking) manifest(objects []corev1.ConfigMap, name string, in io.Reader) ([]corev1.ConfigMap, error) {
+func (c *checking) manifest(objects []corev1.ConfigMap, name string) ([]corev1.ConfigMap, error) {
+	in := c.In
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -233,7 +235,7 @@ type finding struct {
 	Detail    string   `json:"detail,omitempty"`
 }
 
-func (c *checking) run(ctx context.Context, out *printer.Printer, objects []corev1.ConfigMap) error {
+func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 	found := c.found
 	for i := range objects {
 		all, err := c.check(ctx, &objects[i])
@@ -242,7 +244,7 @@ func (c *checking) run(ctx context.Context, out *printer.Printer, objects []core
 		}
 		found = append(found, all...)
 	}
-	_, err := out.List(printer.Rows(found, func(f finding) printer.Row {
+	_, err := c.Out.List(printer.Rows(found, func(f finding) printer.Row {
 		return printer.Row{
 			Name: "configmap/" + f.ConfigMap, Object: f, Wide: printer.Cells("URL", f.URL),
 			Cells: printer.Cells("CONFIGMAP", f.ConfigMap, "KEY", f.Key, "OUTCOME", f.Outcome, "DETAIL", f.Detail),

@@ -42,7 +42,7 @@ func doctorCommand(o *options) *cobra.Command {
 		}
 		return report(s.Out, findings, err)
 	})
-	inKubernetes := o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
+	inKubernetes := o.Offline(func(ctx context.Context, s *session, _ []string) error {
 		namespace, name, found := strings.Cut(release, "/")
 		if !found || namespace == "" || name == "" {
 			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
@@ -51,8 +51,8 @@ func doctorCommand(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		findings, err := doctor.Rights(cmd.Context(), config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
-		return report(out, findings, err)
+		findings, err := doctor.Rights(ctx, config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
+		return report(s.Out, findings, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("kubernetes") {
@@ -133,7 +133,7 @@ func handOverCommand(o *options) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
-	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
+	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
 		namespace, name, err := o.Namespace, "", error(nil)
 		if len(args) > 0 {
 			namespace, name, err = o.ParseObject(args[0])
@@ -145,7 +145,7 @@ func handOverCommand(o *options) *cobra.Command {
 			return usagef("--from and --to must be two annotations: %w", err)
 		}
 		handed := 0
-		listed := o.Cluster().Each(cmd.Context(), namespace, name, func(object *metav1.PartialObjectMetadata) {
+		listed := o.Cluster().Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) {
 			state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
 			before := handed
 			for key, entry := range state.Keys {
@@ -155,11 +155,11 @@ func handOverCommand(o *options) *cobra.Command {
 				}
 			}
 			if handed > before && err == nil {
-				err = o.Cluster().Annotate(cmd.Context(), object, annotation.StatusKey, state.String())
+				err = o.Cluster().Annotate(ctx, object, annotation.StatusKey, state.String())
 			}
 		})
 		if err = cmp.Or(listed, err); err == nil {
-			out.Linef("Handed over %s.", printer.Plural(handed, "key"))
+			s.Out.Linef("Handed over %s.", printer.Plural(handed, "key"))
 		}
 		return err
 	})

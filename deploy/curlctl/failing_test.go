@@ -11,12 +11,10 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -162,18 +160,6 @@ func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
 	}
 	if got := keys.Count(all).String(); got != "8 of 9 keys failing" {
 		t.Error(got)
-	}
-}
-
-// The watcher leaves such a key alone, too.
-func TestAKeyOfAnotherInstallationIsRefused(t *testing.T) {
-	object := keys.ReadObject(&metav1.ObjectMeta{Annotations: map[string]string{
-		annotation.DefaultKey: "k=example.com", "example.org/curl-me-that": "k=example.com",
-		annotation.StatusKey: `{"k":{"url":"https://example.com","annotation":"example.org/curl-me-that"}}`,
-	}}, nil)
-	got := keystate.Of(object.Spec(object.Request.Pairs[0]), object.Shown("k"), nil, time.Now())
-	if got.State != keystate.Refused || !strings.Contains(got.Message, "example.org/curl-me-that") {
-		t.Errorf("%+v", got)
 	}
 }
 

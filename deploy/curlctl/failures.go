@@ -130,7 +130,25 @@ func purgeCommand(o *options) *cobra.Command {
 		Args:  noArgs,
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
-		return purge(ctx, s, selected.DeadLetterFilter, yes)
+		counts, err := s.Client.CountDeadLetters(ctx, selected.DeadLetterFilter)
+		if err != nil {
+			return err
+		}
+		n := operate.Total(counts)
+		if n == 0 {
+			s.Out.Linef("%s", noFailures(selected.DeadLetterFilter))
+			return nil
+		}
+		if !yes {
+			if err := s.Confirm("Remove %s from the record?", printer.Plural(n, "failure")); err != nil {
+				return err
+			}
+		}
+		removed, err := s.Client.PurgeDeadLetters(ctx, selected.DeadLetterFilter)
+		if err == nil {
+			s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
+		}
+		return err
 	})
 	bindSelection(o, cmd, selected, func([]string) error {
 		if len(selected.Words()) == 0 && !all {
@@ -141,28 +159,6 @@ func purgeCommand(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "remove all failures")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt")
 	return cmd
-}
-
-func purge(ctx context.Context, s *session, f operate.DeadLetterFilter, yes bool) error {
-	counts, err := s.Client.CountDeadLetters(ctx, f)
-	if err != nil {
-		return err
-	}
-	n := operate.Total(counts)
-	if n == 0 {
-		s.Out.Linef("%s", noFailures(f))
-		return nil
-	}
-	if !yes {
-		if err := s.Confirm("Remove %s from the record?", printer.Plural(n, "failure")); err != nil {
-			return err
-		}
-	}
-	removed, err := s.Client.PurgeDeadLetters(ctx, f)
-	if err == nil {
-		s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
-	}
-	return err
 }
 
 func showCommand(o *options) *cobra.Command {

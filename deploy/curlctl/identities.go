@@ -17,7 +17,6 @@ import (
 
 // identities holds the flags.
 type identities struct {
-	cluster   *kube.Options
 	dir       string
 	namespace string
 	prefix    string
@@ -29,7 +28,7 @@ type identities struct {
 
 // identitiesCommand returns the command identities.
 func identitiesCommand(o *options) *cobra.Command {
-	c := &identities{cluster: &o.Kube}
+	c := &identities{}
 	cmd := &cobra.Command{
 		Use:   "identities --out DIR | --secrets NAMESPACE",
 		Short: "Make the NKeys of services and operators, and the certificate of NATS (writes files, or Secrets)",
@@ -40,9 +39,7 @@ func identitiesCommand(o *options) *cobra.Command {
 			"no NATS.",
 		Args: noArgs,
 	}
-	cmd.RunE = o.Offline(func(cmd *cobra.Command, out *printer.Printer, _ []string) error {
-		return c.run(cmd.Context(), out, o.Now())
-	})
+	cmd.RunE = o.Offline(c.run)
 	fs := cmd.Flags()
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
 	fs.StringVar(&c.namespace, "secrets", "",
@@ -56,16 +53,16 @@ func identitiesCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Time) error {
+func (c *identities) run(ctx context.Context, s *session, _ []string) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	store, done, err := c.store()
+	store, done, err := c.store(s.Kube)
 	if err != nil {
 		return err
 	}
 	defer done()
-	options := identity.Options{Hosts: c.hosts, Now: now, RevokeSigning: c.revoke}
+	options := identity.Options{Hosts: c.hosts, Now: s.Now(), RevokeSigning: c.revoke}
 	files, items, err := identity.Ensure(ctx, store, options)
 	if err != nil {
 		return err
@@ -73,7 +70,7 @@ func (c *identities) run(ctx context.Context, out *printer.Printer, now time.Tim
 	if err := c.handOut(ctx, files); err != nil {
 		return err
 	}
-	_, err = out.List(printer.Rows(items, func(i identity.Item) printer.Row {
+	_, err = s.Out.List(printer.Rows(items, func(i identity.Item) printer.Row {
 		detail := i.PublicKey
 		if !i.NotAfter.IsZero() {
 			detail = i.NotAfter.UTC().Format(time.DateOnly)
@@ -112,11 +109,11 @@ func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 }
 
 // store returns the store of the identities, and a function that closes it.
-func (c *identities) store() (store identity.Store, done func(), err error) {
+func (c *identities) store(cluster kube.Options) (store identity.Store, done func(), err error) {
 	if c.dir != "" {
 		return identity.Dir(c.dir), func() {}, nil
 	}
-	clients, done, err := connect.Kubernetes(*c.cluster, 0)
+	clients, done, err := connect.Kubernetes(cluster, 0)
 	if err != nil {
 		return nil, nil, err
 	}

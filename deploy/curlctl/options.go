@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"strings"
 	"time"
@@ -50,8 +51,11 @@ func (o *options) Cluster() *operate.Cluster { return &operate.Cluster{Options: 
 // RunE is the function of a cobra command.
 type RunE = func(cmd *cobra.Command, args []string) error
 
+// task is what a command does.
+type task = func(ctx context.Context, s *session, args []string) error
+
 // Offline returns the function of a command without NATS.
-func (o *options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args []string) error) RunE {
+func (o *options) Offline(do task) RunE {
 	return func(cmd *cobra.Command, args []string) error {
 		if o.Namespace != "" && o.allNamespaces {
 			return usagef("give either --namespace or --all-namespaces")
@@ -59,53 +63,50 @@ func (o *options) Offline(do func(cmd *cobra.Command, out *printer.Printer, args
 		if err := o.Print.Validate(); err != nil {
 			return usagef("%w", err)
 		}
-		return withCode(cmd.Context(), do(cmd, printer.New(cmd.OutOrStdout(), o.Print), args))
+		s := &session{
+			options: o, In: cmd.InOrStdin(), Out: printer.New(cmd.OutOrStdout(), o.Print),
+			Stderr: printer.New(cmd.ErrOrStderr(), printer.Options{}),
+		}
+		return withCode(cmd.Context(), do(cmd.Context(), s, args))
 	}
 }
 
 // Run returns the function of a command with NATS. Its context ends when the server denies something.
-func (o *options) Run(do func(ctx context.Context, s *session, args []string) error) RunE {
-	return o.run(do, false)
-}
+func (o *options) Run(do task) RunE { return o.run(do, false) }
 
 // RunAnyway is Run for a command that needs NATS or Kubernetes. Without NATS, the session has no connection.
-func (o *options) RunAnyway(do func(ctx context.Context, s *session, args []string) error) RunE {
-	return o.run(do, true)
-}
+func (o *options) RunAnyway(do task) RunE { return o.run(do, true) }
 
-func (o *options) run(do func(ctx context.Context, s *session, args []string) error, anyway bool) RunE {
-	return o.Offline(func(cmd *cobra.Command, out *printer.Printer, args []string) error {
-		s := &session{options: o, Out: out, Stderr: printer.New(cmd.ErrOrStderr(), printer.Options{}), cmd: cmd, args: args}
-		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
+func (o *options) run(do task, anyway bool) RunE {
+	return o.Offline(func(ctx context.Context, s *session, args []string) error {
+		conn, err := o.NATS.Open(ctx, o.Kube)
 		switch {
 		case err != nil && anyway:
 			s.noNATS = err
-			return do(cmd.Context(), s, args)
+			return do(ctx, s, args)
 		case err != nil:
 			return err
 		}
 		defer conn.Close()
 		s.Connection, s.Client = conn, operate.NewClient(conn.JetStream)
-		ctx, end := conn.Denials.CancelOnDenied(cmd.Context())
+		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
 		defer s.hintUnread()
 		return withCode(ctx, do(ctx, s, args))
 	})
 }
 
-// session is one run of a command with a connection to NATS.
+// session is one run of a command.
 type session struct {
-	// Connection and Client are nil without NATS, after RunAnyway.
+	*options
+	// Connection and Client are nil without NATS, which is unavailable for the reason noNATS after RunAnyway.
 	*connect.Connection
 	Client *operate.Client
-	*options
+	noNATS error
+
+	In io.Reader
 	// Out is for the result; Stderr is for questions, progress and hints.
 	Out, Stderr *printer.Printer
-
-	cmd  *cobra.Command
-	args []string
-	// noNATS says why there is no connection.
-	noNATS error
 }
 
 // List prints rows. If there are none, it prints the message none for people.
@@ -216,11 +217,11 @@ const confirmAbove = 100
 
 // Confirm asks a question. Without a terminal the answer is no.
 func (s *session) Confirm(question string, args ...any) error {
-	if !printer.Terminal(s.cmd.InOrStdin()) {
+	if !printer.Terminal(s.In) {
 		return errorf(fault.NotConfirmed, "nothing was done: there is no terminal to confirm (give --yes)")
 	}
 	s.Stderr.Textf(question+" [y/N] ", args...)
-	answer, err := bufio.NewReader(s.cmd.InOrStdin()).ReadString('\n')
+	answer, err := bufio.NewReader(s.In).ReadString('\n')
 	if err == nil {
 		switch strings.ToLower(strings.TrimSpace(answer)) {
 		case "y", "yes":

@@ -28,24 +28,18 @@ func pauseCommand(o *options) *cobra.Command {
 	}
 	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("for", int(limit)) }
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
-		return pause(ctx, s, time.Duration(limit))
+		until, length := "until `curlctl resume`", operate.Forever
+		if limit > 0 {
+			until, length = "for "+duration.Format(time.Duration(limit)), time.Duration(limit)
+		}
+		err := s.Client.PauseFetching(ctx, time.Now().Add(length))
+		if err == nil {
+			s.Out.Linef("Fetching is paused %s.", until)
+		}
+		return err
 	})
 	cmd.Flags().Var(&limit, "for", "resume after this time (0: never)")
 	return cmd
-}
-
-func pause(ctx context.Context, s *session, limit time.Duration) error {
-	until := "until `curlctl resume`"
-	if limit > 0 {
-		until = "for " + duration.Format(limit)
-	} else {
-		limit = operate.Forever
-	}
-	err := s.Client.PauseFetching(ctx, time.Now().Add(limit))
-	if err == nil {
-		s.Out.Linef("Fetching is paused %s.", until)
-	}
-	return err
 }
 
 // resumeCommand returns the command resume.
