@@ -159,7 +159,12 @@ var environment = sync.OnceValue(func() *cel.Env { //nolint:gochecknoglobals // 
 })
 
 // compile parses and checks an expression. It takes a few milliseconds at most.
-func compile(e Expression) (*cel.Ast, error) {
+func compile(e Expression) (ast *cel.Ast, err error) {
+	defer func() {
+		if recover() != nil { // as in cel-go#283 and #317: the expression of one tenant would end the watcher of all
+			ast, err = nil, errors.New("it cannot be compiled")
+		}
+	}()
 	ast, issues := environment().Parse(e.Text)
 	if issues.Err() == nil {
 		if err := limit(ast.NativeRep()); err != nil {

@@ -6,8 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 )
+
+func TestAPanicOfTheCompilerIsAMistake(t *testing.T) {
+	before := environment
+	defer func() { environment = before }()
+	environment = func() *cel.Env { panic("index out of range") }
+	if got := Mistake("body == 'panics'", true); got != "it cannot be compiled" {
+		t.Errorf("mistake %q", got)
+	}
+}
 
 func TestDecodeAgreesWithPackageJSON(t *testing.T) {
 	for _, text := range []string{
