@@ -1,26 +1,9 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
-
-// Schedule decides when a key is fetched again.
-type Schedule struct {
-	// MaxAttempts is the maximum number of attempts in a row before a key waits for its next
-	// refresh or recheck.
-	MaxAttempts uint32
-	// Retry determines the pauses between attempts.
-	Retry Backoff
-	// MaxRetryAfter is the maximum pause for Retry-After.
-	MaxRetryAfter time.Duration
-	// Refresh determines the times of regular fetches.
-	Refresh Refresh
-	// Recheck is the pause after the last failed attempt of a key without refresh.
-	Recheck time.Duration
-}
 
 // Config configures an Engine.
 type Config struct {
