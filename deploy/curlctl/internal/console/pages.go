@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -226,8 +227,9 @@ func (s *Server) objectPage(v *visit) (*page, error) {
 
 // change is a version of a key with what it changed.
 type change struct {
+	*v1.Version
+
 	Age, Difference string
-	Fields          []printer.Field
 }
 
 // versionsPage shows the versions of a key in the history, with their differences.
@@ -240,17 +242,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 	changes := make([]change, len(versions))
 	var newer []byte
 	for i, version := range versions {
-		state := ""
-		if version.GetAvailable() {
-			state = "held back"
-		}
-		changes[i].Age = printer.Age(s.deps.Now(), version.GetFetchedAt().AsTime()) + " ago"
-		changes[i].Fields = []printer.Field{
-			{Name: "SHA-256", Value: version.GetSha256()},
-			{Name: "Size", Value: printer.Plural(version.GetSize(), "byte")},
-			{Name: "URL", Value: version.GetUrl()},
-			{Name: "State", Value: state},
-		}
+		changes[i] = change{Version: version, Age: printer.Age(s.deps.Now(), version.GetFetchedAt().AsTime())}
 		body, err := v.client.Body(v.Context(), key.Namespace, version.GetSha256())
 		if v.Context().Err() != nil {
 			return nil, err

@@ -152,11 +152,12 @@ func complete(have Files, o Options, where func(string) string) (Files, []Item, 
 func seed(files Files, file string, where func(string) string) (Item, error) {
 	item := Item{State: kept, Where: where(file)}
 	var err error
-	if have, exists := files[file]; exists {
-		item.PublicKey, err = publicKey(have)
-	} else {
+	if _, exists := files[file]; !exists {
 		item.State = made
-		files[file], item.PublicKey, err = newSeed()
+		files[file], err = newSeed()
+	}
+	if err == nil {
+		item.PublicKey, err = publicKey(files[file])
 	}
 	if err != nil {
 		return Item{}, fmt.Errorf("read %s: %w", where(file), err)
@@ -284,18 +285,15 @@ func allFiles() []string {
 	return append(files, signature.KeysFile, caKey, caCert, serverKey, serverCert, variablesFile)
 }
 
-// newSeed returns a new seed and its public key.
-func newSeed() (seed []byte, public string, err error) {
+// newSeed returns a new seed.
+func newSeed() ([]byte, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
-		return nil, "", fmt.Errorf("make NKey: %w", err)
+		return nil, fmt.Errorf("make NKey: %w", err)
 	}
 	defer pair.Wipe()
-	if seed, err = pair.Seed(); err != nil {
-		return nil, "", fmt.Errorf("make NKey: %w", err)
-	}
-	public, err = pair.PublicKey()
-	return append(bytes.Clone(seed), '\n'), public, err
+	seed, err := pair.Seed()
+	return append(bytes.Clone(seed), '\n'), err
 }
 
 // publicKey returns the public key of a seed.
