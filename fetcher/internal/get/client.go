@@ -38,8 +38,8 @@ type Client struct {
 	proxy *url.URL
 
 	roots *reload.File[*x509.CertPool]
-	// headers are those of the operator and of the teams; nil means none.
-	headers [2]*reload.File[*headerFile]
+	// headerFiles are those of the operator and of the teams; nil means none.
+	headerFiles [2]*reload.File[*headerFile]
 }
 
 // New reads the files of a valid configuration.
@@ -57,12 +57,12 @@ func New(cfg Config, deps Deps) (*Client, error) {
 		c.roots, errs[1] = reload.Open(cfg.CABundle, parseBundle)
 	}
 	if cfg.HeaderFile != "" {
-		c.headers[0], errs[2] = reload.Open(cfg.HeaderFile, func(content []byte) (*headerFile, error) {
+		c.headerFiles[0], errs[2] = reload.Open(cfg.HeaderFile, func(content []byte) (*headerFile, error) {
 			return parseHeaderFile(content, filepath.Dir(cfg.HeaderFile))
 		})
 	}
 	if cfg.TeamFile != "" {
-		c.headers[1], errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
+		c.headerFiles[1], errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
 	}
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)
@@ -87,7 +87,7 @@ func (c *Client) Run(ctx context.Context) error {
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.deps.Gate.Poll(c.deps.OnReload)
 		c.roots.Poll(c.deps.OnReload)
-		for _, file := range c.headers {
+		for _, file := range c.headerFiles {
 			if file.Poll(c.deps.OnReload); file != nil {
 				file.Value().poll(c.deps.OnReload)
 			}
@@ -109,7 +109,7 @@ func (c *Client) Resolve(r Request) Request {
 	}
 	r.policy = c.deps.Gate.For(r.Namespace)
 	if u, err := egress.ParseURL(r.URL); err == nil {
-		for i, file := range c.headers {
+		for i, file := range c.headerFiles {
 			if file != nil {
 				r.grants[i] = file.Value().forHost(r.Namespace, u.Hostname())
 			}

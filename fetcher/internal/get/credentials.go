@@ -116,7 +116,7 @@ func (c credentials) explain(e *Error, likely bool) *Error {
 // Credential says in one sentence which credential is sent to a URL (empty without a header file).
 func (c *Client) Credential(namespace, raw string) string {
 	u, err := egress.ParseURL(raw)
-	if err != nil || c.headers[0] == nil && c.headers[1] == nil {
+	if err != nil || c.headerFiles[0] == nil && c.headerFiles[1] == nil {
 		return ""
 	}
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {

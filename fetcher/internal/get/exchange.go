@@ -133,7 +133,7 @@ func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets crede
 
 // conditional reports whether a GET of a URL has conditions.
 func (x *exchange) conditional(u *url.URL) bool {
-	return x.request.Conditional() && x.request.From == identity(u)
+	return x.request.Conditional() && x.request.From == urlDigest(u)
 }
 
 // hopTo makes one request; next is the target of a redirect.
@@ -142,7 +142,7 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) (
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
-	line := asWritten(u, !direct && u.Scheme == "http")
+	line := requestURL(u, !direct && u.Scheme == "http")
 	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
 	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: x.hop}
 	answer, err := by.RoundTrip(request)

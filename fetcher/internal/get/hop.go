@@ -97,7 +97,7 @@ func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Respon
 	if !asked {
 		return
 	}
-	sent, received := "GET "+hideQuery(written(u)), "no response"
+	sent, received := "GET "+hideQuery(textOf(u)), "no response"
 	plain := x.headers(u, credentials{})
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
 		value := request.Header.Get(name)

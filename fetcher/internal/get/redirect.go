@@ -33,7 +33,7 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	case x.redirects == maxRedirects:
 		return nil, errRedirects
 	}
-	target, wrong := weburl.Resolve(written(from), location)
+	target, wrong := weburl.Resolve(textOf(from), location)
 	next, err := egress.ParseURL(target)
 	switch {
 	case wrong == weburl.BadScheme:
@@ -50,13 +50,13 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 	return next, err
 }
 
-// written returns the text of a URL as it was written, with a question mark in any case.
-func written(u *url.URL) string { return u.Scheme + "://" + u.Host + u.RawPath + "?" + u.RawQuery }
+// textOf returns the text of a URL as it was written, with a question mark in any case.
+func textOf(u *url.URL) string { return u.Scheme + "://" + u.Host + u.RawPath + "?" + u.RawQuery }
 
-// asWritten returns u for a request whose path is that of the text, which package url would escape
+// requestURL returns u for a request whose path is that of the text, which package url would escape
 // again. A proxy gets the absolute form (RFC 9112 section 3.2.2), as does a server if the path would
 // be read as an authority.
-func asWritten(u *url.URL, toProxy bool) *url.URL {
+func requestURL(u *url.URL, toProxy bool) *url.URL {
 	if u.EscapedPath() == u.RawPath {
 		return u
 	}

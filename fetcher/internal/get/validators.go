@@ -53,15 +53,15 @@ func validDate(s string) string {
 	return s
 }
 
-// identity returns the digest of a URL in Validators. The URL may have secrets of a redirect.
-func identity(u *url.URL) string {
-	sum := sha256.Sum256([]byte(written(u)))
+// urlDigest returns the digest of a URL in Validators. The URL may have secrets of a redirect.
+func urlDigest(u *url.URL) string {
+	sum := sha256.Sum256([]byte(textOf(u)))
 	return hex.EncodeToString(sum[:16])
 }
 
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(u *url.URL, h http.Header) Validators {
-	v := Validators{From: identity(u)}
+	v := Validators{From: urlDigest(u)}
 	if x.request.Validators == v { // it rejects conditional GETs
 		return v
 	}
