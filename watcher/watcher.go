@@ -138,25 +138,25 @@ func newParts(
 		})
 	p.quota = quota.New(c.Quota, p.objects)
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
-	broker := brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
-	managed := &streams{js: rt.JetStream, config: c, clock: broker.broker, log: rt.Log}
+	brokerClock := brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
+	managed := &streams{js: rt.JetStream, config: c, clock: brokerClock.broker, log: rt.Log}
 	auditor := audit.New(at.audit, audit.Deps{
-		Client: client, Index: index, Object: p.quota.Get, Clock: broker, Log: rt.Log, Metrics: metrics.audit,
+		Client: client, Index: index, Object: p.quota.Get, Clock: brokerClock, Log: rt.Log, Metrics: metrics.audit,
 	})
 	p.sessions = reconcile.NewRunner(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}, reconcile.Deps{
 		Objects: p.objects, Object: p.quota.GetCompiled, Index: index, Backlog: wantindex.NewBacklog(client), Client: client,
-		Clock: at.wall, BrokerClock: broker, Signer: signer, Tracer: rt.Tracer, Log: rt.Log, Metrics: metrics.reconciler,
+		Clock: at.wall, BrokerClock: brokerClock, Signer: signer, Tracer: rt.Tracer, Log: rt.Log, Metrics: metrics.reconciler,
 		Record: kube.NewRecorder(clients.Events, "watcher", at.wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
 		Epoch: managed.epoch, Auditor: auditor, Health: p.streams,
 	})
-	p.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: broker, Log: rt.Log})
+	p.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: brokerClock, Log: rt.Log})
 	metrics.measure(keys{
-		objects: p.objects, object: p.quota.Get, index: index, notLanding: auditor.NotLanding, now: broker.Now,
+		objects: p.objects, object: p.quota.Get, index: index, notLanding: auditor.NotLanding, now: brokerClock.Now,
 	}, p.export)
 	return p, nil
 }

@@ -157,7 +157,7 @@ func (c call) decide(t *testing.T) string {
 	return strings.Join(words, " ")
 }
 
-func TestMakeOneKey(t *testing.T) {
+func TestPlanOfOneKey(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*annotation.Request)) func(*call) {
 		return func(c *call) { change(&c.object.Request) }
@@ -304,7 +304,7 @@ func TestMakeOneKey(t *testing.T) {
 	check("pair removed before the first write", about(none, nil, wanted(), asking(annotation.Request{})), "retract:k")
 }
 
-func TestMakeManyKeys(t *testing.T) {
+func TestPlanOfManyKeys(t *testing.T) {
 	t.Parallel()
 	c := about(none, nil, nil, asking(annotation.Request{Present: true, Pairs: []annotation.Pair{
 		{Key: "a", URL: url}, {Key: "b", URL: url}, {Key: "taken", URL: url},
@@ -323,7 +323,7 @@ func TestMakeManyKeys(t *testing.T) {
 	g.Expect(p.Remove).To(ConsistOf("gone"))
 }
 
-func TestMakeRetractsAllWantsOfADeletedObject(t *testing.T) {
+func TestAllWantsOfADeletedObjectAreRetracted(t *testing.T) {
 	t.Parallel()
 	p := plan.New(nil, map[string]wantindex.Published{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))

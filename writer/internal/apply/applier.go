@@ -115,8 +115,8 @@ func New(c Config, d Deps) (*Applier, error) {
 	return a, err
 }
 
-// Write tells what became of a result.
-type Write struct {
+// Applied tells what became of a result.
+type Applied struct {
 	// Outcome is empty if the result was not applied because the API server was unavailable. A result that was refused
 	// because of its own object has one.
 	Outcome plan.Outcome
@@ -128,27 +128,27 @@ type Write struct {
 	Together int
 }
 
-// Apply applies results of one ConfigMap and returns one Write for each. Calls for the same
+// Apply applies results of one ConfigMap and returns one Applied for each. Calls for the same
 // object must not overlap.
-func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
+func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Applied {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a.deps.Metrics.batch.Observe(float64(len(items)))
 	if !a.deps.Breaker.Allows() {
-		return make([]Write, len(items))
+		return make([]Applied, len(items))
 	}
 	began := time.Now()
 	t := a.newTask(ref, items)
 	t.assumeObject()
-	writes := t.run(ctx)
+	applied := t.run(ctx)
 	a.deps.Metrics.seconds.Observe(time.Since(began).Seconds())
-	for i, o := range writes {
-		writes[i].Together = len(items)
+	for i, o := range applied {
+		applied[i].Together = len(items)
 		if o.Outcome != "" {
 			a.observe(o.Outcome, items[i].Result)
 		}
 	}
-	return writes
+	return applied
 }
 
 func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
@@ -156,11 +156,11 @@ func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
 }
 
 // run carries out plans until the API server accepts one.
-func (t *task) run(ctx context.Context) []Write {
+func (t *task) run(ctx context.Context) []Applied {
 	for range maxTries {
-		writes, done := t.attempt(ctx)
+		applied, done := t.attempt(ctx)
 		if done {
-			return writes
+			return applied
 		}
 		if t.known {
 			continue

@@ -70,7 +70,7 @@ func (b budgets) take(namespace string, p plan.Plan) (kind string, short *budget
 // overBudget defers results of a namespace that exceeded its budget. They are acknowledged, so they occupy no
 // slot, and the watcher publishes missing keys again. The owner of each key gets one Event now, and another
 // when the key is written.
-func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Write {
+func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shortage) []Applied {
 	if short.First {
 		line := t.lines.Line(zerolog.WarnLevel, kindOverBudget).Str("outcome", string(plan.Deferred))
 		process.LogDuration(line.Str("namespace", t.ref.Namespace).Str("budget", kind), "next", short.Wait).
@@ -85,7 +85,7 @@ func (t *task) overBudget(ctx context.Context, kind string, short *budget.Shorta
 		t.unwritable.Put(keyIDOf(item), true)
 		_, _ = t.emitEvents(ctx, item, uid, []plan.Event{plan.OverBudget(t.object, item)})
 	}
-	return slices.Repeat([]Write{{Outcome: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Applied{{Outcome: plan.Deferred}}, len(t.items))
 }
 
 // Kinds of log lines without an outcome.

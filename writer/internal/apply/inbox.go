@@ -37,20 +37,20 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	d.SetTrace(span.SpanContext())
 	item, err := read(d.Subject(), d.Data(), a.config.Protected)
 	item.Trace = span.SpanContext()
-	var write Write
+	var applied Applied
 	if err != nil {
 		disposition := pipeline.DeadLetter(err)
-		setSpan(span, write, disposition)
+		setSpan(span, applied, disposition)
 		return disposition
 	}
 	if a.deps.Breaker.Pass(d.Draining()) {
 		done, fits := a.queue.Do(ctx, item, len(d.Data()))
-		if write = done; !fits {
-			write = Write{After: slow + rand.N(slow)}
+		if applied = done; !fits {
+			applied = Applied{After: slow + rand.N(slow)}
 		}
 	}
-	disposition := dispose(d, write)
-	setSpan(span, write, disposition)
+	disposition := dispose(d, applied)
+	setSpan(span, applied, disposition)
 	return disposition
 }
 
@@ -63,11 +63,11 @@ var errPage = &pipeline.ClassError{
 // dispose returns the disposition of a message. It is retried only if the API server was unavailable, or if its
 // slow namespace has used its slots. Meanwhile it occupies a slot of the consumer, which is intended
 // back-pressure. All others are acknowledged, and the watcher publishes missing keys again.
-func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
+func dispose(d *pipeline.Delivery, a Applied) pipeline.Disposition {
 	switch {
-	case w.NewPage:
+	case a.NewPage:
 		return pipeline.DeadLetter(errPage)
-	case w.Outcome != "":
+	case a.Outcome != "":
 		return pipeline.Ack()
 	}
 	select {
@@ -75,7 +75,7 @@ func dispose(d *pipeline.Delivery, w Write) pipeline.Disposition {
 		return pipeline.GiveBack()
 	default:
 	}
-	return pipeline.Retry(max(w.After, d.Backoff(maxBackoff)))
+	return pipeline.Retry(max(a.After, d.Backoff(maxBackoff)))
 }
 
 // Observe counts dispositions, and logs dead letters and panics.
@@ -97,15 +97,15 @@ func (a *Applier) Observe(d *pipeline.Delivery, with pipeline.Disposition) {
 }
 
 // setSpan records in a span what became of a message.
-func setSpan(span trace.Span, w Write, d pipeline.Disposition) {
+func setSpan(span trace.Span, a Applied, d pipeline.Disposition) {
 	if !span.IsRecording() {
 		return
 	}
-	if w.Together > 1 {
-		span.SetAttributes(semconv.MessagingBatchMessageCount(w.Together))
+	if a.Together > 1 {
+		span.SetAttributes(semconv.MessagingBatchMessageCount(a.Together))
 	}
-	if w.Outcome != "" {
-		span.SetAttributes(tracing.Outcome.String(string(w.Outcome)))
+	if a.Outcome != "" {
+		span.SetAttributes(tracing.Outcome.String(string(a.Outcome)))
 		return
 	}
 	reason := d.String()

@@ -30,7 +30,7 @@ const (
 // namespace with the fewest. Its length is bounded because callers wait for the end of their work.
 type queue struct {
 	concurrency int
-	work        func(context.Context, types.NamespacedName, []plan.Item) []Write
+	work        func(context.Context, types.NamespacedName, []plan.Item) []Applied
 	open        sync.WaitGroup
 
 	mu     sync.Mutex
@@ -57,7 +57,7 @@ type share struct {
 
 // newQueue returns an empty queue. The work returns what became of each item, in the same order.
 func newQueue(
-	concurrency int, work func(context.Context, types.NamespacedName, []plan.Item) []Write,
+	concurrency int, work func(context.Context, types.NamespacedName, []plan.Item) []Applied,
 ) *queue {
 	return &queue{
 		concurrency: concurrency, work: work, free: concurrency,
@@ -70,7 +70,7 @@ func most(limit int) int { return limit - limit/4 }
 
 // Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
 // its space. Work that has begun is finished, even if ctx is done. Do panics if the work panics.
-func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, fits bool) {
+func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (applied Applied, fits bool) {
 	began, namespace := time.Now(), item.Key.Namespace
 	q.mu.Lock()
 	s := q.shares[namespace]
@@ -80,7 +80,7 @@ func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, 
 	}
 	if s.took > slow && (s.messages >= most(MaxMessages) || s.bytes >= most(MaxBytes)) {
 		q.mu.Unlock()
-		return Write{}, false
+		return Applied{}, false
 	}
 	s.messages, s.bytes = s.messages+1, s.bytes+bytes
 	wait := q.add(ctx, s, item)
@@ -95,12 +95,12 @@ func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (done Write, 
 	if end.panicked != "" {
 		panic(end.panicked)
 	}
-	return end.Write, true
+	return end.Applied, true
 }
 
 // end is the end of the work on an item.
 type end struct {
-	Write
+	Applied
 	// panicked has the value and the stack of a panic.
 	panicked string
 }
@@ -116,8 +116,8 @@ func (q *queue) call(ctx context.Context, ref types.NamespacedName, items []plan
 			}
 		}
 	}()
-	for i, write := range q.work(ctx, ref, items) {
-		ends[i].Write = write
+	for i, applied := range q.work(ctx, ref, items) {
+		ends[i].Applied = applied
 	}
 	return ends
 }

@@ -31,10 +31,10 @@ type queued struct {
 func newQueued(t *testing.T, concurrency int) *queued {
 	t.Helper()
 	q := &queued{WithT: NewWithT(t), each: time.Second, running: map[types.NamespacedName]bool{}}
-	q.queue = newQueue(concurrency, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Write {
-		writes, keys := make([]Write, len(items)), make([]string, len(items))
+	q.queue = newQueue(concurrency, func(ctx context.Context, ref types.NamespacedName, items []plan.Item) []Applied {
+		applied, keys := make([]Applied, len(items)), make([]string, len(items))
 		for i, item := range items {
-			writes[i].Outcome, keys[i] = plan.Outcome(item.Key.Key), item.Key.Key
+			applied[i].Outcome, keys[i] = plan.Outcome(item.Key.Key), item.Key.Key
 		}
 		q.mu.Lock()
 		q.Expect(ctx.Err()).NotTo(HaveOccurred(), "the context of the work is cancelled")
@@ -46,7 +46,7 @@ func newQueued(t *testing.T, concurrency int) *queued {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		delete(q.running, ref)
-		return writes
+		return applied
 	})
 	return q
 }
@@ -56,9 +56,9 @@ func (q *queued) do(ctx context.Context, namespace, name string, keys ...string)
 	for _, key := range keys {
 		q.open.Go(func() {
 			item := plan.Item{Key: pipeline.Key{Namespace: namespace, Name: name, Key: key}}
-			write, fits := q.Do(ctx, item, 1)
+			applied, fits := q.Do(ctx, item, 1)
 			q.Expect(fits).To(BeTrue())
-			q.Expect(write.Outcome).To(Equal(plan.Outcome(key)), "the write of another key")
+			q.Expect(applied.Outcome).To(Equal(plan.Outcome(key)), "the write of another key")
 		})
 		synctest.Wait()
 	}
@@ -149,11 +149,11 @@ func TestASlowNamespaceGetsThreeQuartersOfTheSpace(t *testing.T) {
 func TestAPanicEndsOnlyTheWorkOnItsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		q := newQueue(1, func(_ context.Context, ref types.NamespacedName, items []plan.Item) []Write {
+		q := newQueue(1, func(_ context.Context, ref types.NamespacedName, items []plan.Item) []Applied {
 			if ref.Name == "poison" {
 				panic("the planner is wrong")
 			}
-			return make([]Write, len(items))
+			return make([]Applied, len(items))
 		})
 		do := func(name string) (fits bool) {
 			_, fits = q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: "ns", Name: name, Key: "key"}}, 1)

@@ -74,7 +74,7 @@ func (t *task) covers(version string) bool {
 }
 
 // attempt plans and patches. It is not done if it must be repeated with a newer object or a known obstacle.
-func (t *task) attempt(ctx context.Context) (writes []Write, done bool) {
+func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
 		return t.handleFailure(ctx, err), true
@@ -122,8 +122,8 @@ var errNoRoom = errors.New("the annotations leave no room for a status")
 
 // oneByOne applies items one by one, oldest fence first, so that a refused one does not hold up the others. live
 // means that the object was just read.
-func (t *task) oneByOne(ctx context.Context, live bool) []Write {
-	writes := make([]Write, len(t.items))
+func (t *task) oneByOne(ctx context.Context, live bool) []Applied {
+	applied := make([]Applied, len(t.items))
 	for _, i := range plan.Order(t.items) {
 		one := t.newTask(t.ref, t.items[i:i+1])
 		if live {
@@ -132,9 +132,9 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Write {
 		} else {
 			one.assumeObject()
 		}
-		writes[i] = one.run(ctx)[0]
+		applied[i] = one.run(ctx)[0]
 	}
-	return writes
+	return applied
 }
 
 // plan makes a plan, and reads as much of the object as the plan needs.
@@ -185,7 +185,7 @@ func (t *task) decide() plan.Plan {
 
 // handleRefusal handles a refused patch. The API server may still accept the status, so the next
 // attempt only reports the obstacle there.
-func (t *task) handleRefusal(ctx context.Context, p plan.Plan, by apiserver.Class, err error) ([]Write, bool) {
+func (t *task) handleRefusal(ctx context.Context, p plan.Plan, by apiserver.Class, err error) ([]Applied, bool) {
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, false), true
 	}
@@ -204,7 +204,7 @@ func (t *task) refusal(by apiserver.Class) func(plan.Item) plan.Event {
 
 // giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
 // audit requests their keys again, at growing intervals.
-func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Write {
+func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Applied {
 	for _, item := range t.items {
 		uid := types.UID(item.Result.GetWant().GetUid())
 		if !item.OfObject() {
@@ -215,18 +215,18 @@ func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) p
 			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
 		}
 	}
-	return slices.Repeat([]Write{{Outcome: plan.Refused}}, len(t.items))
+	return slices.Repeat([]Applied{{Outcome: plan.Refused}}, len(t.items))
 }
 
 // deferAll acknowledges results whose write failed for a reason that is not theirs, such as conflicts. The watcher's
 // audit asks for them again.
-func (t *task) deferAll(why string) []Write {
+func (t *task) deferAll(why string) []Applied {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
-	return slices.Repeat([]Write{{Outcome: plan.Deferred}}, len(t.items))
+	return slices.Repeat([]Applied{{Outcome: plan.Deferred}}, len(t.items))
 }
 
 // handleFailure handles a failed read, or a patch that failed for a reason other than its content.
-func (t *task) handleFailure(ctx context.Context, err error) []Write {
+func (t *task) handleFailure(ctx context.Context, err error) []Applied {
 	switch apiserver.Classify(err) {
 	case apiserver.Forbidden:
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
@@ -238,12 +238,12 @@ func (t *task) handleFailure(ctx context.Context, err error) []Write {
 			t.faults.Put(t.ref, faults)
 		}
 		if down || faults < maxFaults {
-			return slices.Repeat([]Write{{After: apiserver.RetryAfter(err)}}, len(t.items))
+			return slices.Repeat([]Applied{{After: apiserver.RetryAfter(err)}}, len(t.items))
 		}
 		return t.giveUp(ctx, err, t.refusal(apiserver.Failed))
 	default:
 		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
-		return slices.Repeat([]Write{{Outcome: plan.Refused}}, len(t.items))
+		return slices.Repeat([]Applied{{Outcome: plan.Refused}}, len(t.items))
 	}
 }
 
@@ -258,19 +258,19 @@ func (t *task) serverFault(ctx context.Context, err error) bool {
 }
 
 // finish emits the Events and logs the decisions of a completed plan.
-func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
+func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)
-	writes := make([]Write, len(t.items))
+	applied := make([]Applied, len(t.items))
 	for i, d := range p.Decisions {
-		writes[i] = Write{Outcome: d.Outcome, NewPage: d.NewPage}
+		applied[i] = Applied{Outcome: d.Outcome, NewPage: d.NewPage}
 		events := d.Events
 		if t.endsRefusal(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
 		}
 		if len(events) > 0 {
 			if _, err := t.emitEvents(ctx, t.items[i], t.object.UID, events); err != nil {
-				writes[i] = Write{}
+				applied[i] = Applied{}
 				continue
 			}
 		}
@@ -283,7 +283,7 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Write {
 		}
 		t.logResult(t.items[i], d)
 	}
-	return writes
+	return applied
 }
 
 // keyIDOf returns the key of an item.
