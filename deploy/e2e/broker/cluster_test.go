@@ -140,7 +140,7 @@ var _ = Describe("A cluster of three brokers", func() {
 		for range 2 { // most likely each connects to a different server
 			w.Launch(ctx, world.Fetcher).EventuallyReady(ctx)
 		}
-		load, began, created := w.Prepare(120), time.Now(), 0
+		load, began, created := w.Prepare("load", 120), time.Now(), 0
 		create := func(count int) {
 			for range count {
 				load.Create(ctx, created)

@@ -17,7 +17,7 @@ var _ = It("A replay resumes after the broker is restarted", func(ctx SpecContex
 	w := env.World(ctx, world.Options{
 		AckWait: shortAckWait, Flags: map[string][]string{world.Fetcher: {"--max-attempts=1", "--recheck=1h"}},
 	})
-	load := w.Prepare(n)
+	load := w.Prepare("load", n)
 	for i, page := range load.Pages {
 		page.Fails(503)
 		load.Create(ctx, i)

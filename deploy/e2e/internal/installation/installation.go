@@ -57,8 +57,6 @@ const (
 // Installation is a running installation with a namespace for specs.
 type Installation struct {
 	*world.World
-	// Origin of the pages to fetch.
-	Origin *origin.Site
 }
 
 // Run runs a suite against an installation.
@@ -86,12 +84,11 @@ func Open(ctx context.Context) *Installation {
 		}
 	}
 	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
-	i := &Installation{}
 	client, control := controlClient(cluster.Config, os.Getenv(controlEnv))
-	i.Origin = origin.NewRemote(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"),
+	server := origin.NewRemote(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"),
 		func(err error) { Fail(err.Error(), 2) })
-	i.World = world.Visit(ctx, cluster, i.Origin.ServedRemotely)
-	DeferCleanup(i.Origin.ForgetAll)
+	i := &Installation{world.Visit(ctx, cluster, server)}
+	DeferCleanup(server.ForgetAll)
 	return i
 }
 

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 )
 
@@ -81,7 +80,8 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 
 // edit creates a ConfigMap that requests a page, and then requests another page.
 func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
-	first, second := t.installation.said(name, 1), t.installation.said(name, 2)
+	first := t.installation.Page("/" + name + "/1").Says(world.Body(1))
+	second := t.installation.Page("/" + name + "/2").Says(world.Body(2))
 	since := time.Now()
 	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
 		world.Holding("other", "theirs"), world.Labelled("app", "cool"))
@@ -90,11 +90,6 @@ func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 	cm.Ask(ctx, key+"="+second.URL())
 	t.await(ctx, cm, world.Body(2), since)
 	return cm
-}
-
-// said returns a page that serves the body with a number.
-func (i *Installation) said(name string, number int) *origin.Page {
-	return i.Page(fmt.Sprintf("/%s/%d", name, number)).Says(world.Body(number))
 }
 
 // await waits for data and records the longest wait.
@@ -134,22 +129,13 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 // Load is a set of ConfigMaps, each with its own page.
 type Load struct {
 	*world.Load
-	// Pages in the order of the ConfigMaps.
-	Pages []*origin.Page
-
 	installation *Installation
 }
 
 // Load creates n pages and a ConfigMap for each. Their names start with the name of the load.
 func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
 	GinkgoHelper()
-	l := &Load{installation: i}
-	urls := make([]string, n)
-	for number := range n {
-		page := i.said(name, number)
-		l.Pages, urls[number] = append(l.Pages, page), page.URL()
-	}
-	l.Load = i.World.Load(name, urls)
+	l := &Load{i.Prepare(name, n), i}
 	for number := range n {
 		l.Create(ctx, number)
 	}

@@ -84,25 +84,17 @@ type remote struct {
 	fail   func(error)
 }
 
-// NewRemote returns a site whose pages an origin elsewhere serves. client reaches its control, and fetchers reach its
+// NewRemote returns a server whose pages an origin elsewhere serves. client reaches its control, and fetchers reach its
 // pages at the URL base. All pages are in folder, which keeps tests apart. fail receives errors.
-func NewRemote(client *http.Client, control, base, folder string, fail func(error)) *Site {
+func NewRemote(client *http.Client, control, base, folder string, fail func(error)) *Server {
 	site := NewSite(strings.TrimSuffix(base, "/") + "/" + folder)
 	limited := &http.Client{Transport: client.Transport, Timeout: requestTimeout}
 	site.remote = &remote{limited, strings.TrimSuffix(control, "/") + controlPrefix + "/" + folder, fail}
-	return site
+	return &Server{Site: site}
 }
 
-// ForgetAll makes the origin elsewhere forget all pages of the site.
+// ForgetAll makes the origin elsewhere forget all pages.
 func (s *Site) ForgetAll() { s.remote.do(http.MethodDelete, "", nil, nil) }
-
-// ServedRemotely reports whether a URL was ever set to serve that body. It ignores the query.
-func (s *Site) ServedRemotely(url string, body []byte) bool {
-	url, _, _ = strings.Cut(url, "?")
-	path, ours := strings.CutPrefix(url, s.base)
-	page := s.Find(path)
-	return ours && page != nil && page.served(body)
-}
 
 // count returns the counters of a page.
 func (r *remote) count(path string) (c count) {

@@ -4,8 +4,10 @@ package origin
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -69,16 +71,13 @@ func (s *Server) Port() int {
 // Served reports whether the server has ever responded to a GET of that URL with
 // 200 and that body.
 func (s *Server) Served(rawURL string, body []byte) bool {
-	u, err := url.Parse(rawURL)
-	if err != nil || u.Port() != strconv.Itoa(s.Port()) {
+	base, err := url.Parse(s.base)
+	u, errURL := url.Parse(rawURL)
+	if errors.Join(err, errURL) != nil || u.Port() != base.Port() {
 		return false
 	}
-	path := u.Path
-	if path == "" {
-		path = "/"
-	}
-	p := s.Find(path)
-	return p != nil && p.served(body)
+	page := s.Find(cmp.Or(strings.TrimPrefix(u.Path, base.Path), "/"))
+	return page != nil && page.served(body)
 }
 
 // Site is a set of pages, independent of a server. It is safe for concurrent use.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -131,11 +132,12 @@ func (c *ConfigMap) HasEvents(ctx context.Context, reasons ...string) {
 	Expect(c.Reasons(ctx)).To(ConsistOf(reasons))
 }
 
-// Visit returns a world around existing services: a namespace and the history of its ConfigMaps. At the end of
-// the spec or suite it checks the promises. served reports whether a URL has ever returned a body.
-func Visit(ctx context.Context, c *Cluster, served func(url string, body []byte) bool) *World {
+// Visit returns a world around existing services and a web server: a namespace and the history of its ConfigMaps. At
+// the end of the spec or suite it checks the promises.
+func Visit(ctx context.Context, c *Cluster, server *origin.Server) *World {
 	GinkgoHelper()
-	w := &World{Cluster: c, visited: served}
+	w := &World{Cluster: c, Origin: server}
+	w.Trust(server)
 	w.Namespace = c.Namespace(ctx)
 	DeferCleanup(w.clear)
 	w.follow(ctx)

@@ -19,40 +19,27 @@ const creators = 4
 type Load struct {
 	// ConfigMaps in the order of their pages.
 	ConfigMaps []*ConfigMap
-	// Pages that they request for the key mydata, if the spec runs the web server.
+	// Pages that they request for the key mydata.
 	Pages []*origin.Page
 
 	world *World
-	urls  []string
 	done  sync.WaitGroup
 }
 
-// Load returns a load with one ConfigMap per URL, none of which is created yet. Names start with prefix. URL i
-// must serve Body(i).
-func (w *World) Load(prefix string, urls []string) *Load {
-	l := &Load{world: w, urls: urls}
-	for i := range urls {
-		l.ConfigMaps = append(l.ConfigMaps, w.Named(fmt.Sprintf("%s-%03d", prefix, i)))
+// Prepare returns a load of n ConfigMaps that do not exist yet. Their names and pages start with name.
+func (w *World) Prepare(name string, n int) *Load {
+	l := &Load{world: w}
+	for i := range n {
+		l.ConfigMaps = append(l.ConfigMaps, w.Named(fmt.Sprintf("%s-%03d", name, i)))
+		l.Pages = append(l.Pages, w.Origin.Page(fmt.Sprintf("/%s/%d", name, i)).Says(Body(i)))
 	}
-	return l
-}
-
-// Prepare returns a load of n ConfigMaps that do not exist yet.
-func (w *World) Prepare(n int) *Load {
-	pages := w.Origin.Pages(n)
-	urls := make([]string, n)
-	for i, page := range pages {
-		urls[i] = page.URL()
-	}
-	l := w.Load("load", urls)
-	l.Pages = pages
 	return l
 }
 
 // Begin creates n ConfigMaps in the background, so that the spec can inject faults meanwhile.
 func (w *World) Begin(ctx context.Context, n int) *Load {
 	GinkgoHelper()
-	l := w.Prepare(n)
+	l := w.Prepare("load", n)
 	for first := range creators {
 		l.done.Go(func() {
 			defer GinkgoRecover()
@@ -68,7 +55,7 @@ func (w *World) Begin(ctx context.Context, n int) *Load {
 // Create creates ConfigMap number i.
 func (l *Load) Create(ctx context.Context, i int) {
 	GinkgoHelper()
-	l.world.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.urls[i]))
+	l.world.Create(ctx, l.ConfigMaps[i].Name, Asking("mydata="+l.Pages[i].URL()))
 }
 
 // Filled returns the number of ConfigMaps that have their body.
