@@ -97,9 +97,11 @@ var _ = Describe("The history", func() {
 			body := make([]byte, size)
 			must(rand.Read(body))
 			keep(ctx, archive, natstest.Numbered(n%keys), string(body), n)
-			Eventually(func() uint64 {
-				return must(js.Stream(ctx, pipeline.History)).CachedInfo().State.Msgs
-			}).Should(BeEquivalentTo(2 * (n + 1)))
+			if n%keys == keys-1 { // the archive drops versions if too many wait
+				Eventually(func() uint64 {
+					return must(js.Stream(ctx, pipeline.History)).CachedInfo().State.Msgs
+				}).Should(BeEquivalentTo(2 * (n + 1)))
+			}
 		}
 		bytes := int64(0)
 		Expect(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -215,6 +215,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			case <-r.Context().Done():
 			}
 		})
+		cfg.Timeout = 3 * time.Second
 		start := time.Now()
 		Expect(errorOf(newTokenClient().Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
