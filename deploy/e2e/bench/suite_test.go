@@ -29,9 +29,19 @@ import (
 
 func TestBench(t *testing.T) { world.RunWithin(t, "Bench", time.Hour) }
 
-var env *world.Environment
+var (
+	env *world.Environment
+	// broker is the program of the version of NATS in go.mod.
+	broker string
+)
 
-var _ = BeforeSuite(func() { env = world.Open() })
+var _ = BeforeSuite(func(ctx SpecContext) {
+	env = world.Open()
+	broker = filepath.Join(GinkgoT().TempDir(), "nats-server")
+	build := exec.CommandContext(ctx, "go", "build", "-o", broker, "github.com/nats-io/nats-server/v2")
+	out, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s", out)
+})
 
 // printed prints figures as a line of JSON.
 func printed(figures any) {
@@ -48,19 +58,16 @@ type system struct {
 	epoch int64
 }
 
-// start starts the version of NATS in go.mod and creates the streams.
+// start starts NATS and creates the streams.
 func start(ctx context.Context) *system {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	program, file := filepath.Join(dir, "nats-server"), filepath.Join(dir, "nats.conf")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/nats-io/nats-server/v2")
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
+	file := filepath.Join(dir, "nats.conf")
 	client, monitor := env.FreeAddress(), env.FreeAddress()
 	Expect(os.WriteFile(file, fmt.Appendf(nil,
 		"listen: %q\nhttp: %q\nmax_payload: 2MB\njetstream { store_dir: %q }\n", client, monitor, dir), 0o600)).To(Succeed())
 	s := &system{nats: "nats://" + client}
-	s.run(ctx, "nats", program, "http://"+monitor+"/healthz", "--config", file)
+	s.run(ctx, "nats", broker, "http://"+monitor+"/healthz", "--config", file)
 	conn := suitetest.Must(nats.Connect(s.nats, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond)))
 	DeferCleanup(conn.Close)
 	s.js = suitetest.Must(jetstream.New(conn))
