@@ -124,7 +124,7 @@ var _ = Describe("A message", func() {
 	})
 
 	It("for a key that already has its body only sets the timer of the refresh, which fetches", func() {
-		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: digest("hello there")} }
+		settled := func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: pipeline.Digest("hello there")} }
 		f.fetch(w.want(o.URL, settled, every(10*time.Minute)))
 		Expect(o.gets.Load()).To(BeZero())
 		f.elapse()

@@ -41,7 +41,7 @@ func (f *file) respond(r *http.Request, now time.Time) string {
 	}
 	tag := ""
 	if m.tag {
-		sum := digest(current.content)[:8]
+		sum := pipeline.Digest(current.content)[:8]
 		tag = map[int]string{
 			strong: `"` + sum + `"`, weak: `W/"` + sum + `"`, malformedTag: sum, doubled: `"` + sum + `"`,
 			coarse: fmt.Sprintf(`"%x-%x"`, current.modified.Unix(), len(current.content)),
@@ -272,13 +272,13 @@ func (o *randomOrigin) wrong(key int, sum string, since time.Time) string {
 	path := fmt.Sprintf("/%d", key)
 	final := cmp.Or(o.target[path], path)
 	for _, v := range o.files[final].versions {
-		if digest(v.content) == sum && (v.until.IsZero() || v.until.After(since)) {
+		if pipeline.Digest(v.content) == sum && (v.until.IsZero() || v.until.After(since)) {
 			return ""
 		}
 	}
 	for path, f := range o.files {
 		for _, v := range f.versions {
-			if digest(v.content) == sum {
+			if pipeline.Digest(v.content) == sum {
 				return fmt.Sprintf("%s holds %q of %s until %s (%+v)", final, v.content, path, v.until, o.files[final].manner)
 			}
 		}
@@ -334,7 +334,7 @@ var _ = Describe("Keys of a random server", func() {
 					g.Expect(w.pending()).To(BeZero())
 					for _, r := range w.takeResults() {
 						if r.GetContent() != nil {
-							held[pipeline.KeyOf(r.GetWant())] = digest(string(r.GetContent().GetBody()))
+							held[pipeline.KeyOf(r.GetWant())] = pipeline.Digest(string(r.GetContent().GetBody()))
 						}
 					}
 					reported = 0

@@ -24,7 +24,7 @@ var _ = Describe("A good response", func() {
 		sequence := w.fetcher().fetch(want)
 		r := w.result()
 		Expect(r.GetContent().GetBody()).To(BeEquivalentTo("hello there"))
-		Expect(r.GetContent().GetSha256()).To(Equal(digest("hello there")))
+		Expect(r.GetContent().GetSha256()).To(Equal(pipeline.Digest("hello there")))
 		Expect(r.GetSequence()).To(Equal(sequence))
 		Expect(r.GetCause()).To(Equal(v1.Cause_CAUSE_NEW))
 		Expect(r.GetWant().GetEpoch()).To(Equal(w.epoch))

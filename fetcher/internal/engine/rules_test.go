@@ -20,7 +20,7 @@ var _ = Describe("A want with rules", func() {
 		want := w.want(o.URL, every(10*time.Minute), selects("json.data.limits"))
 		f.fetch(want)
 		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("[1]"))
-		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(digest("[1]")))
+		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(pipeline.Digest("[1]")))
 		Expect(w.lastResult().GetContent().GetRules()).To(Equal(rule.Of(want).Digest()))
 		results := len(w.results())
 		o.now(says(`{"at":2,"data":{"limits":[1]}}`))

@@ -1,8 +1,6 @@
 package engine_test
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -29,8 +27,8 @@ var _ = Describe("Objects with the same URL", func() {
 			{func(*v1.Want) {}, 1},
 			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, 2},
 			{func(*v1.Want) {}, 2},
-			{func(w *v1.Want) { w.Sha256 = digest("hello there") }, 2},
-			{func(w *v1.Want) { w.Sha256 = digest("hello again") }, 3},
+			{func(w *v1.Want) { w.Sha256 = pipeline.Digest("hello there") }, 2},
+			{func(w *v1.Want) { w.Sha256 = pipeline.Digest("hello again") }, 3},
 			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT }, 4}, // the body was lost before it was written
 			{func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_DRIFT }, 5},
 		} {
@@ -45,11 +43,10 @@ var _ = Describe("Objects with the same URL", func() {
 
 	It("do not share a GET with another validator", func() {
 		o := serve(tagged(`"v2"`, "hello there"))
-		sum := sha256.Sum256([]byte(o.URL + "/?"))
 		f := w.fetcher()
 		for i, tag := range []string{"", `"v1"`, `"v2"`} {
 			f.fetchDue(w.want(o.URL+"/", named("cm", i), every(time.Hour)), &v1.Due{Cached: &v1.Cached{
-				Sha256: digest("old"), Etag: tag, ValidatedBy: hex.EncodeToString(sum[:16]),
+				Sha256: pipeline.Digest("old"), Etag: tag, ValidatedBy: pipeline.Digest(o.URL + "/?")[:32],
 				ConditionalUntil: timestamppb.New(w.clock.Now()),
 			}})
 		}

@@ -2,8 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -570,11 +568,6 @@ type clockOf func() time.Time
 
 func (c clockOf) Now() time.Time    { return c() }
 func (c clockOf) Observe(time.Time) {}
-
-func digest(body string) string {
-	sum := sha256.Sum256([]byte(body))
-	return hex.EncodeToString(sum[:])
-}
 
 func every(d time.Duration) func(*v1.Want) {
 	return func(w *v1.Want) { w.Refresh = durationpb.New(d) }

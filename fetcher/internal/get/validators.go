@@ -1,13 +1,13 @@
 package get
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Validators make a GET conditional (RFC 9110 section 13). They are sent only to the URL that gave
@@ -54,10 +54,7 @@ func validDate(s string) string {
 }
 
 // urlDigest returns the digest of a URL in Validators. The URL may have secrets of a redirect.
-func urlDigest(u *url.URL) string {
-	sum := sha256.Sum256([]byte(textOf(u)))
-	return hex.EncodeToString(sum[:16])
-}
+func urlDigest(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] }
 
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(u *url.URL, h http.Header) Validators {
