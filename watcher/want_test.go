@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -82,30 +81,6 @@ var _ = Describe("A backlog of wants", func() {
 			w.receive(ctx)
 			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
 		})
-})
-
-var _ = Describe("A pinned key", func() {
-	const body = "earlier content"
-	DescribeTable("whose body", func(ctx SpecContext, kept string, reports int) {
-		w := newWorld(ctx)
-		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
-		digest := pipeline.Digest(body)
-		if kept != "" {
-			must(w.js.PublishMsg(ctx, &nats.Msg{Subject: pipeline.BodySubject(w.namespace, digest), Data: []byte(kept)}))
-		}
-		w.watch().awaitReady()
-		w.create(ctx, "cm", "k=example.com")
-		Eventually(w.want(ctx, w.key("cm", "k"))).ShouldNot(BeNil())
-		before := len(w.reports(ctx))
-		w.annotate(ctx, "cm", object{"x-kv8s.io/curl-sha256": "k=" + digest})
-		Eventually(func() string { return w.want(ctx, w.key("cm", "k"))().GetSha256() }).Should(Equal(digest))
-		Expect(w.want(ctx, w.key("cm", "k"))().GetCached() != nil).To(Equal(reports > 0), "nothing to fetch")
-		Eventually(func() int { return len(w.reports(ctx)) - before }).Should(Equal(reports), "messages for the writer")
-	},
-		Entry("is in the history is asked of the writer, not of a fetcher", body, 1),
-		Entry("is forged there is asked of the writer, which compares the digest", "forged", 1),
-		Entry("is not there is fetched", "", 0),
-	)
 })
 
 // answer waits for the want of a key and acts like the writer: one patch with value and status.
