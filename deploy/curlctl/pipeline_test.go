@@ -117,10 +117,6 @@ var _ = Describe("The pipeline", func() {
 		Expect(w.ok(ctx, "refetch", "--all", "-n", "default", "--rate=0")).To(Equal("Requested 3 fetches.\n"))
 		Eventually(site.gets.Load).Should(BeEquivalentTo(7))
 		Expect(w.run(ctx, "refetch", "default/none").code).To(Equal(5))
-		Expect(w.ok(ctx, "refetch", "--all", "--rate", "20/s", "-n", "default")).To(Equal("Requested 3 fetches.\n"))
-		Expect(w.ok(ctx, "refetch", "--all", "--rate=6000/m")).To(Equal("Requested 3 fetches.\n"))
-		Expect(w.run(ctx, "refetch", "--all", "--rate=20/d").err).
-			To(ContainSubstring(`"20/d" is not a rate such as 20/s or 600/m`))
 		Expect(w.ok(ctx, "refetch", "--url="+site.URL+"/cm-001")).To(Equal("Requested 1 fetch.\n"))
 		Expect(w.ok(ctx, "refetch", "--url="+site.URL)).To(Equal("Requested 3 fetches.\n"))
 		Expect(w.ok(ctx, "refetch", "--host=localhost", "-n=default", "--rate=20/s")).To(Equal("Requested 3 fetches.\n"))
