@@ -216,15 +216,6 @@ func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (NextFetch,
 	return nextFetch(m)
 }
 
-// LastDue returns the sequence of the last due of a key. The error wraps ErrNoMessage if there is none.
-func (c *Client) LastDue(ctx context.Context, key pipeline.Key) (sequence uint64, err error) {
-	m, err := c.LastMessage(ctx, pipeline.Requests, key.Due())
-	if err != nil {
-		return 0, fmt.Errorf("read due of %s: %w", key, err)
-	}
-	return m.Sequence, nil
-}
-
 // Timers reads the pending timers of a namespace and name; empty: all.
 func (c *Client) Timers(ctx context.Context, namespace, name string) iter.Seq2[NextFetch, error] {
 	return decoded(c, c.requests(ctx, pipeline.KindTimer.Subjects(namespace, name), 0), nextFetch)

@@ -2,8 +2,8 @@ package replay
 
 import (
 	"context"
-	"errors"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -48,50 +48,55 @@ func (f *Follower) check(ctx context.Context, items []*Item) error {
 	if err != nil {
 		return err
 	}
-	pending := func(item *Item) bool { return item.Verdict == Replayed || item.Verdict == Already }
-	return each(ctx, items, pending, nil, func(ctx context.Context, item *Item) error {
-		return f.update(ctx, item, handled)
-	})
-}
-
-// update reads the outcome of one item. The fetchers have handled all requests up to the sequence handled.
-func (f *Follower) update(ctx context.Context, item *Item, handled uint64) error {
-	_, verdict, err := current(ctx, f.client, item)
+	var subjects []string
+	for _, item := range items {
+		if item.pending() { // the timer before the due: if it fires meanwhile, the due exists already
+			subjects = append(subjects, item.Key.Want(), item.Key.Timer(), item.Key.Due())
+		}
+	}
+	last, err := f.client.LastMessages(ctx, subjects)
 	if err != nil {
 		return err
 	}
-	if verdict != Wanted {
-		item.Verdict = Superseded
-		return nil
-	}
-	// Read the timer first: if it fires meanwhile, the due exists already.
-	timer, err := f.client.PendingTimer(ctx, item.Key)
-	if err != nil && !errors.Is(err, pipeline.ErrNoMessage) {
-		return err
-	}
-	due, err := f.client.LastDue(ctx, item.Key)
-	retries := timer.Due != nil && timer.Due.GetCause() != v1.Cause_CAUSE_REFRESH &&
-		timer.Due.GetCause() != v1.Cause_CAUSE_RECHECK
-	switch {
-	case errors.Is(err, pipeline.ErrNoMessage), err == nil && (due > handled || retries):
-		return nil
-	case err != nil:
-		return err
-	}
-	// There are no further attempts, so it was fetched unless there is a new failure.
-	filter := operate.DeadLetterFilter{Namespace: item.Key.Namespace, Name: item.Key.Name, Key: item.Key.Key}
-	outcome := Fetched
-	for failure, err := range f.client.DeadLetters(ctx, filter) {
+	again := map[pipeline.Key]*operate.DeadLetter{}
+	for failure, err := range f.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
 		if err != nil {
 			return err
 		}
-		if failure.ID > f.last {
-			outcome, item.NewFailure = FailedAgain, &failure
+		if failure.ID <= f.last {
+			break
 		}
-		break
+		if again[failure.Key] == nil { // the newest
+			again[failure.Key] = &failure
+		}
 	}
-	item.Verdict = outcome
+	for _, item := range items {
+		if item.pending() {
+			item.Verdict = item.outcome(last, handled)
+		}
+		if failure := again[item.Key]; item.Verdict == Fetched && failure != nil {
+			item.Verdict, item.NewFailure = FailedAgain, failure
+		}
+	}
 	return nil
+}
+
+func (i *Item) pending() bool { return i.Verdict == Replayed || i.Verdict == Already }
+
+// outcome returns Fetched if there are no further attempts, by the last messages of the key. The fetchers have handled
+// all requests up to the sequence handled.
+func (i *Item) outcome(last map[string]pipeline.Message, handled uint64) Verdict {
+	want, _ := pipeline.DecodeWant(i.Key, last[i.Key.Want()].Data)  // nil if it is missing or malformed
+	timer, _ := pipeline.DecodeDue(i.Key, last[i.Key.Timer()].Data) // likewise
+	due, visible := last[i.Key.Due()]
+	retries := timer != nil && timer.GetCause() != v1.Cause_CAUSE_REFRESH && timer.GetCause() != v1.Cause_CAUSE_RECHECK
+	switch {
+	case want == nil, i.ID > 0 && keys.RequestOf(want) != i.request:
+		return Superseded
+	case !visible, due.Sequence > handled, retries:
+		return i.Verdict
+	}
+	return Fetched
 }
 
 // Written waits until the writer has handled all results so far. It returns false if ctx ends before.

@@ -28,26 +28,45 @@ func Publish(
 	ctx context.Context, client *operate.Client, items []*Item, limit rate.Limit, progress func(int),
 ) error {
 	limiter, begun := rate.NewLimiter(cmp.Or(limit, rate.Inf), 1), time.Now().UnixNano()
-	return each(ctx, items, isWanted, progress, func(ctx context.Context, item *Item) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	var done atomic.Int64
+	for _, item := range items {
+		if item.Verdict != Wanted {
+			continue
+		}
 		if err := limiter.Wait(ctx); err != nil {
-			return context.Cause(ctx)
+			group.Go(func() error { return context.Cause(ctx) }) // Wait must return it, even if nothing runs
+			break
 		}
-		ctx, cancel := context.WithTimeout(ctx, retryFor)
-		defer cancel()
-		verdict, tries := Wanted, 0
-		err := poll(ctx, func(ctx context.Context) (_ bool, err error) {
-			verdict, err = publish(ctx, client, item, cmp.Or(item.Begun, begun))
-			tries++
-			return true, err
+		group.Go(func() error {
+			err := request(ctx, client, item, cmp.Or(item.Begun, begun))
+			if err == nil && progress != nil {
+				progress(int(done.Add(1)))
+			}
+			return err
 		})
-		if verdict == Already && tries > 1 {
-			verdict = Replayed // by an earlier try whose acknowledgement was lost
-		}
-		if err == nil {
-			item.Verdict = verdict
-		}
-		return err
+	}
+	return group.Wait()
+}
+
+// request requests the fetch of an item, again while NATS is unavailable.
+func request(ctx context.Context, client *operate.Client, item *Item, begun int64) error {
+	ctx, cancel := context.WithTimeout(ctx, retryFor)
+	defer cancel()
+	verdict, tries := Wanted, 0
+	err := poll(ctx, func(ctx context.Context) (_ bool, err error) {
+		verdict, err = publish(ctx, client, item, begun)
+		tries++
+		return true, err
 	})
+	if verdict == Already && tries > 1 {
+		verdict = Replayed // by an earlier try whose acknowledgement was lost
+	}
+	if err == nil {
+		item.Verdict = verdict
+	}
+	return err
 }
 
 // retryFor is how long one request is retried while NATS is unavailable. Server restarts, leader elections and
@@ -125,37 +144,8 @@ func current(ctx context.Context, client *operate.Client, item *Item) (operate.S
 	return want, Wanted, nil
 }
 
-// concurrency is the maximum number of concurrent reads or publishes.
+// concurrency is the maximum number of concurrent requests.
 const concurrency = 16
-
-// each calls do concurrently for selected items. Progress, if set, is called with the number of done items.
-func each(
-	ctx context.Context, items []*Item, selected func(*Item) bool, progress func(int),
-	do func(context.Context, *Item) error,
-) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(concurrency)
-	var done atomic.Int64
-	for _, item := range items {
-		if !selected(item) {
-			continue
-		}
-		if ctx.Err() != nil {
-			group.Go(func() error { return context.Cause(ctx) }) // Wait must return it, even if nothing runs
-			break
-		}
-		group.Go(func() error {
-			if err := do(ctx, item); err != nil {
-				return err
-			}
-			if n := done.Add(1); progress != nil {
-				progress(int(n))
-			}
-			return nil
-		})
-	}
-	return group.Wait()
-}
 
 // The pause between two tries grows from pauseFirst to pauseMax, and tryTimeout limits each try.
 const (

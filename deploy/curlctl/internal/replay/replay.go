@@ -184,8 +184,6 @@ func Skipped(counts map[Verdict]int) (lines []string) {
 	return lines
 }
 
-func isWanted(item *Item) bool { return item.Verdict == Wanted }
-
 // Verdicts counts items by verdict.
 func Verdicts(items []*Item) map[Verdict]int {
 	counts := map[Verdict]int{}
