@@ -158,10 +158,8 @@ const maxSnippet = 1 << 10
 
 // ClassError gives an error a failure class other than Malformed.
 type ClassError struct {
-	// Class of the failure.
 	Class v1.FailureClass
-	// Err is the error.
-	Err error
+	Err   error
 }
 
 // Error returns the text of Err.

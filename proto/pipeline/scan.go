@@ -28,21 +28,17 @@ const scanTimeout = 10 * time.Second
 
 // Message is a stored message of a stream.
 type Message struct {
-	// Subject of the message.
-	Subject string
-	// Sequence in the stream.
+	Subject  string
 	Sequence uint64
 	// Time at which the message was stored.
 	Time time.Time
-	// Header of the message, including headers added by the server.
+	// Header includes the headers that the server added.
 	Header nats.Header
-	// Data is the payload.
-	Data []byte
+	Data   []byte
 }
 
 // Range selects messages of a stream.
 type Range struct {
-	// Stream to read from.
 	Stream string
 	// Subject filter, wildcards included.
 	Subject string

@@ -40,10 +40,7 @@ var ErrSubject = errors.New("subject does not belong to the pipeline")
 
 // Key identifies one key of one ConfigMap.
 type Key struct {
-	// Namespace of the ConfigMap.
-	Namespace string
-	// Name of the ConfigMap.
-	Name string
+	Namespace, Name string
 	// Key in data or binaryData.
 	Key string
 }

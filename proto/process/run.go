@@ -26,11 +26,8 @@ import (
 
 // Options are the flags that every service has.
 type Options struct {
-	// Log options.
-	Log LogOptions
-	// NATS options.
-	NATS NATSOptions
-	// Addresses to listen on.
+	Log       LogOptions
+	NATS      NATSOptions
 	Addresses Addresses
 	// WithoutNATS means that the service does not use the broker.
 	WithoutNATS bool

@@ -17,9 +17,7 @@ const MaxSnippet = 1 << 10
 // Error means that a GET failed. Its text is one sentence without any address, text of a server,
 // query or credentials.
 type Error struct {
-	// Class of the failure.
-	Class v1.FailureClass
-	// Detail of the failure.
+	Class  v1.FailureClass
 	Detail v1.FailureDetail
 	// Further details of a denial: the other rules that deny the URL.
 	Further []v1.FailureDetail
