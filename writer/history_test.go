@@ -18,14 +18,8 @@ import (
 
 var _ = Describe("The history", func() {
 	var w *world
-	key := func() pipeline.Key { return pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "mydata"} }
-	// versions returns the versions of the key, newest first.
-	versions := func() (list []string) {
-		GinkgoHelper()
-		for _, v := range must(w.client.Versions(w.ctx(), key())) {
-			list = append(list, fmt.Sprint(v.GetSha256(), v.GetAvailable()))
-		}
-		return list
+	versions := func() ([]*v1.Version, error) {
+		return w.client.Versions(w.ctx(), pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "mydata"})
 	}
 	write := func(bodies ...string) {
 		GinkgoHelper()
@@ -55,36 +49,6 @@ var _ = Describe("The history", func() {
 		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
 		w.start()
 		w.create(asking("cm", "mydata="+url))
-	})
-
-	It("has the versions of a key, and gives it the one that a pin names, without a fetch", func() {
-		write("one", "two", "three")
-		Eventually(versions).Should(Equal([]string{sum("three") + "false", sum("two") + "false", sum("one") + "false"}))
-		cm := pin("one")
-		w.calls.reset()
-		w.apply(w.reconcile(cm))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
-		Expect(w.calls.all()).To(ContainElement("PATCH configmaps"))
-		Expect(entry(w.get("cm"), "mydata")).To(And(HaveField("SHA256", sum("one")), HaveField("URL", "")))
-		Expect(w.events(cm)).To(ConsistOf(ContainSubstring("Normal Pinned: key mydata has the content of curl-sha256 again")))
-	})
-
-	It("reports other content of a pinned key with an interval once, and keeps it for the approval", func() {
-		write("one")
-		cm := pin("one", "1h")
-		for range 3 {
-			offer("two")
-		}
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
-		Expect(entry(w.get("cm"), "mydata")).To(And(
-			HaveField("SHA256", sum("one")), HaveField("Available", sum("two")), HaveField("Error", "")))
-		Expect(w.events(cm)).To(ConsistOf("Normal UpdateAvailable: data.example.com has other content (sha256 " + sum("two") +
-			"); key mydata keeps its last good value until curl-sha256 names that digest"))
-		Eventually(versions).Should(Equal([]string{sum("two") + "true", sum("one") + "false"}))
-
-		w.apply(w.reconcile(pin("two")))
-		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "two"))
-		Expect(entry(w.get("cm"), "mydata").Available).To(BeEmpty())
 	})
 
 	It("writes nothing during 1,000 updates of a pinned key, and reports each content once", func() {
@@ -178,12 +142,6 @@ var _ = Describe("A version", func() {
 		Expect(w.value(own + `versions_total{outcome="credential"}`)()).To(BeEquivalentTo(2))
 		Expect(kept(w)()).To(BeZero())
 		Eventually(kept(keep(ctx, func(w *world) { w.config.History.Credentials = true }, true))).Should(BeEquivalentTo(4))
-	})
-
-	It("over the share of its namespace is not kept", func(ctx SpecContext) {
-		w := keep(ctx, func(w *world) { w.config.History.Bytes.Burst = 7 }, false)
-		Eventually(kept(w)).Should(BeEquivalentTo(2))
-		Expect(w.value(own + `versions_total{outcome="over_share"}`)()).To(BeEquivalentTo(1))
 	})
 
 	It("has the URL with a mark instead of its query", func(ctx SpecContext) {
