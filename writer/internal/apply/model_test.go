@@ -42,6 +42,7 @@ func FuzzPromises(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
 	}
+	f.Add(uint64(520)) // results of an object and of its deleted predecessor in one batch
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			m := newModel(t, seed)
@@ -303,18 +304,34 @@ func (m *model) watch() {
 		return
 	}
 	noted := must(status.Parse(whole.Annotations[annotation.StatusKey]))
+	askWriter := false
 	for _, pair := range request.Pairs {
-		m.observe(whole, noted.Keys[pair.Key], pair)
-	}
-	for key := range noted.Keys {
-		if _, asked := request.URL(key); !asked {
-			m.log("want: reconcile the object")
-			r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: status.ObjectKey}), ObservedAt: timestamppb.Now()}
-			r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
-			m.queue = append(m.queue, r)
-			return
+		if entry := noted.Keys[pair.Key]; isForeign(whole, entry, pair.Key) {
+			askWriter = askWriter || !explains(entry, pair)
+		} else {
+			m.observe(whole, entry, pair)
 		}
 	}
+	for key := range noted.Keys {
+		_, asked := request.URL(key)
+		askWriter = askWriter || !asked
+	}
+	if askWriter {
+		m.log("want: reconcile the object")
+		r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: status.ObjectKey}), ObservedAt: timestamppb.Now()}
+		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
+		m.queue = append(m.queue, r)
+	}
+}
+
+// isForeign reports whether a key that we never wrote has a value of somebody else.
+func isForeign(cm *corev1.ConfigMap, entry status.Entry, key string) bool {
+	return !entry.HasBody() && ownerOf(cm, key).State == annotation.Foreign
+}
+
+// explains reports whether the status says that a key is foreign.
+func explains(entry status.Entry, pair annotation.Pair) bool {
+	return entry.Error == "KeyExists" && entry.FailingURL() == pair.URL
 }
 
 // ownerOf returns the owner of a key. An unreadable record has no owners.
@@ -325,11 +342,7 @@ func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 
 // observe publishes the want of one pair, if there is one.
 func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
-	o := ownerOf(cm, pair.Key)
-	if !entry.HasBody() && o.State == annotation.Foreign {
-		return
-	}
-	w := m.want(cm, pair)
+	o, w := ownerOf(cm, pair.Key), m.want(cm, pair)
 	holds := entry.HasBody() && entry.URL == pair.URL
 	intact := o.State == annotation.Ours || o.Fingerprint == entry.CheckedOwner
 	w.ReadFirst = o.State == annotation.Unknown

@@ -305,7 +305,9 @@ func (m *model) checkEntry(after *corev1.ConfigMap, key string, noted, written s
 		events = m.possible // the state may be over before the next attempt
 	}
 	switch {
-	case written.Error == "KeyExists" && written.Fence == noted.Fence: // requested by the watcher, which emits the Event
+	case written.Error == "KeyExists" && written.Fence == noted.Fence:
+		// The watcher asked for it and emits the Event, unless the same trigger was delivered twice.
+		m.possible[string(after.UID)+" KeyExists"] = true
 	case written.Failing() && (written.Error != noted.Error || written.FailingURL() != noted.FailingURL()):
 		events[string(after.UID)+" "+written.Error] = true
 	case noted.Failing() && !written.Failing():
@@ -361,8 +363,8 @@ func (m *model) settled() bool {
 	}
 	noted := m.status(cm)
 	for _, pair := range request.Pairs {
-		e, o := noted.Keys[pair.Key], ownerOf(cm, pair.Key)
-		if !e.HasBody() && (o.State == annotation.Foreign || e.Error == "KeyExists") {
+		e := noted.Keys[pair.Key]
+		if !e.HasBody() && explains(e, pair) {
 			continue // S4
 		}
 		value, exists := values(cm)[pair.Key]

@@ -170,7 +170,7 @@ func (t *task) decide() plan.Plan {
 	}
 	if t.object != nil && t.object.Confirmed == nil {
 		for _, item := range t.items {
-			newest := t.confirmed.Get(keyIDOf(item))
+			newest := t.confirmed.Get(keyID{t.object.UID, item.Key.Key}) // not of a deleted object with that name
 			if newest == (plan.Confirmation{}) {
 				continue
 			}
