@@ -90,20 +90,6 @@ var _ = Describe("the path and the query of a URL", func() {
 		Entry(nil, "/{x}#fragment", "/{x}"),
 	)
 
-	DescribeTable("of a Location are escaped only where a request line needs it",
-		func(ctx SpecContext, location, requested string) {
-			l := recordLines(location)
-			Expect(client().Do(ctx, get.Request{URL: urlOf(l.port, "/start/0")})).Error().NotTo(HaveOccurred())
-			Expect(l.targets()).To(ConsistOf(requested))
-		},
-		Entry("a space", "/x y?scope=openid profile", "/x%20y?scope=openid%20profile"),
-		Entry("a tab", "/x\ty", "/x%09y"),
-		Entry("Latin-1", "/\xe4", "/%E4"),
-		Entry("a lone percent sign", "/100%/{x}?50%", "/100%/{x}?50%"),
-		Entry("dot segments", "../{a}/./b%2F../c", "/{a}/b%2F../c"),
-		Entry("a presigned URL", "/x?sig="+strings.Repeat("s", 8000), "/x?sig="+strings.Repeat("s", 8000)),
-	)
-
 	It("are the same as those of curl for any Location", func(ctx SpecContext) {
 		curl, err := exec.LookPath("curl")
 		if err != nil {
