@@ -121,13 +121,13 @@ func (e *Engine) publish(ctx context.Context, a *attempt, r *reaction) error {
 	})
 }
 
-// deadLetters is the name of a budget.
-const deadLetters = "dead_letters"
+// deadLetterBudget is the name of a budget.
+const deadLetterBudget = "dead_letters"
 
 // publishDeadLetter reports whether the budget and the stream accept a dead letter.
 func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLetter) bool {
 	if short := e.deadLetters.Take(a.key.Namespace, 1); short != nil {
-		e.logShortage(a.trigger, short, deadLetters,
+		e.logShortage(a.trigger, short, deadLetterBudget,
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// ok is the outcome of a successful GET.
-	ok = "ok"
-	// full and broker are the causes of a failed attempt to reach the broker.
-	full   = "full"
-	broker = "broker"
-	// won and lost are the results of claims.
-	won  = "won"
-	lost = "lost"
+	// getOK is the outcome of a successful GET.
+	getOK = "ok"
+	// streamFull and brokerFails are the causes of a failed attempt to reach the broker.
+	streamFull  = "full"
+	brokerFails = "broker"
+	// claimWon and claimLost are the outcomes of claims.
+	claimWon  = "won"
+	claimLost = "lost"
 )
 
 // Metrics are the metrics of an engine.
@@ -62,7 +62,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		messages: set.Counters("messages_total", "Messages handled, by outcome.",
 			metric.Of("outcome", slices.Sorted(maps.Keys(logLines))...)),
 		gets: set.Counters("gets_total", "GETs made, by outcome: ok, or the reason of the failure.",
-			metric.Of("outcome", append([]string{ok}, failures...)...)),
+			metric.Of("outcome", append([]string{getOK}, failures...)...)),
 		phases: set.Histograms("get_duration_seconds", "Duration of GETs by phase. The phase total includes failed ones.",
 			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, metric.Of("phase", get.Phases()...)),
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
@@ -71,7 +71,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		parked: set.Counters("parked_total", "Attempts parked without a GET, by cause.",
 			metric.Of("cause", obstacles...)),
 		claims: set.Counters("claims_total",
-			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.", metric.Of("outcome", won, lost)),
+			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.",
+			metric.Of("outcome", claimWon, claimLost)),
 		retries: set.Counter("retries_total", "Retries scheduled after a failure."),
 		deadLetters: set.Counters("dead_letters_total", "Dead letters published, by reason.",
 			metric.Of("reason", append(failures,
@@ -85,7 +86,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
 		pushbacks: set.Counters("pushbacks_total", "Failed publishes, by cause: the stream is full, or the broker fails.",
-			metric.Of("cause", full, broker)),
+			metric.Of("cause", streamFull, brokerFails)),
 		staleness: set.Histogram("staleness_seconds",
 			"Delay of regular fetches, good or failed, after the key stopped being fresh.",
 			[]float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}),
@@ -106,7 +107,7 @@ func (m *Metrics) observeGet(end attemptEnd) {
 		m.gets.WithLabelValues(pipeline.Reason(end.failure.Class)).Inc()
 		return
 	}
-	m.gets.WithLabelValues(ok).Inc()
+	m.gets.WithLabelValues(getOK).Inc()
 	if end.response.NotModified {
 		m.notModified.Inc()
 		return
@@ -124,9 +125,9 @@ func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
 
 // observePushback counts a failed attempt to reach the broker.
 func (m *Metrics) observePushback(err error) {
-	cause := broker
+	cause := brokerFails
 	if errors.Is(err, pipeline.ErrFull) {
-		cause = full
+		cause = streamFull
 	}
 	m.pushbacks.WithLabelValues(cause).Inc()
 }

@@ -70,10 +70,10 @@ func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
 		})
 	}
 	if err != nil {
-		e.deps.Metrics.claims.WithLabelValues(lost).Inc()
+		e.deps.Metrics.claims.WithLabelValues(claimLost).Inc()
 		return
 	}
-	e.deps.Metrics.claims.WithLabelValues(won).Inc()
+	e.deps.Metrics.claims.WithLabelValues(claimWon).Inc()
 	a := &attempt{trigger: t, ticket: ticket}
 	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, w.message)
 	a.span = span
