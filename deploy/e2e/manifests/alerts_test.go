@@ -105,11 +105,4 @@ var _ = Describe("The runbooks", func() {
 			}
 		}
 	})
-
-	It("name existing panels", func() {
-		text := string(suitetest.Must(os.ReadFile(runbooks)))
-		for _, panel := range panelName.FindAllStringSubmatch(text, -1) {
-			Expect(readDashboard().Panels).To(ContainElement(HaveField("Title", panel[1])))
-		}
-	})
 })

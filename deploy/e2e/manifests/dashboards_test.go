@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -42,9 +41,6 @@ func readDashboard() (d dashboard) {
 	Expect(json.Unmarshal(suitetest.Must(os.ReadFile(dashboards)), &d)).To(Succeed())
 	return d
 }
-
-// panelName matches the title of a panel in a runbook.
-var panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
 
 var _ = Describe("The dashboard", func() {
 	var d dashboard
