@@ -13,12 +13,14 @@ const (
 	claimedWait = time.Second
 )
 
-// busy returns the reason why a key gets no slot now, or nil.
+// busy returns the reason why a key gets no slot now, or nil. A key that arrives waits behind the queued ones, unless
+// the host is fast. A queued key may be started a little before its slot comes free, and when it is claimed, it has a
+// slot of the process already.
 func (t *Throttle) busy(ticket *Ticket, now time.Time) *Busy {
 	lane, h := ticket.lane, ticket.lane.host
 	used, usedOfHost, ahead := lane.taken, h.taken, 0
-	inOrder := ticket.state == arriving && h.expected(now) >= maxWait // only a fast host serves it before queued keys
-	if inOrder || ticket.state == claiming {
+	behindQueue := ticket.state == arriving && h.expected(now) >= maxWait
+	if behindQueue || ticket.state == claiming {
 		used, usedOfHost = lane.used(), h.used()
 	}
 	limit := h.limit(lane, t.cfg.PerHost)
@@ -29,7 +31,7 @@ func (t *Throttle) busy(ticket *Ticket, now time.Time) *Busy {
 	switch {
 	case until.After(now) && !(ticket.urgent && used == 0):
 		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
-	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, inOrder && len(lane.queue) > 0:
+	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, behindQueue && len(lane.queue) > 0:
 		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
 	case ticket.state == claimed:
 		return nil
