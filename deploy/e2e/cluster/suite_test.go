@@ -51,7 +51,7 @@ var (
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	version, next = needs("CURLMETHAT_E2E_VERSION"), needs("CURLMETHAT_E2E_NEXT")
-	cluster = suitetest.Must(world.OpenCluster(needs("KUBECONFIG")))
+	cluster = world.OpenCluster(needs("KUBECONFIG"))
 	web := namespace(ctx, "curl-me-that-web-")
 	origin = installation.RunOrigin(ctx, cluster, cmp.Or(os.Getenv("CURLMETHAT_E2E_DOMAIN"), "cluster.local"), web,
 		registry+"origin:"+version)

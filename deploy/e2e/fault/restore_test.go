@@ -23,7 +23,7 @@ var _ = It("A restored backup of etcd fills its objects and forgets newer ones",
 	home, saved := filepath.Join(dir, "home"), filepath.Join(dir, "saved")
 	plane := startPlane(ctx, home)
 	DeferCleanup(func(ctx SpecContext) error { return plane.Stop(ctx) })
-	cluster := suitetest.Must(world.OpenCluster(plane.Kubeconfig()))
+	cluster := world.OpenCluster(plane.Kubeconfig())
 	w := env.World(ctx, world.Audited(world.Options{Cluster: cluster}))
 	w.Origin.Page("/refreshed").Tagged()
 	page, _ := w.Fill(ctx, "refreshed", "older", world.Annotated(refreshKey, "1s"))

@@ -83,7 +83,7 @@ func Open(ctx context.Context) *Installation {
 			Fail(name + " is not set: these specs need a running installation, as from `make test-compose`")
 		}
 	}
-	cluster := suitetest.Must(world.OpenCluster(os.Getenv(kubeconfigEnv)))
+	cluster := world.OpenCluster(os.Getenv(kubeconfigEnv))
 	client, control := controlClient(cluster.Config, os.Getenv(controlEnv))
 	server := origin.NewRemote(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"),
 		func(err error) { Fail(err.Error(), 2) })

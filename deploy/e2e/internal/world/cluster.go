@@ -31,17 +31,11 @@ type Cluster struct {
 }
 
 // OpenCluster reads a kubeconfig.
-func OpenCluster(kubeconfig string) (*Cluster, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
-	}
+func OpenCluster(kubeconfig string) *Cluster {
+	GinkgoHelper()
+	config := suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	config.QPS, config.UserAgent = -1, "curl-me-that-e2e"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
-	}
-	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: client}, nil
+	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: suitetest.Must(kubernetes.NewForConfig(config))}
 }
 
 // Namespace creates a namespace and deletes it at the end of the spec.

@@ -94,7 +94,7 @@ func Open() *Environment {
 	if kubeconfig == "" {
 		Fail("KUBECONFIG is not set: run `make test`, which starts an API server if needed")
 	}
-	cluster := suitetest.Must(OpenCluster(kubeconfig))
+	cluster := OpenCluster(kubeconfig)
 	bin := os.Getenv("CURLMETHAT_BIN")
 	if bin == "" {
 		bin = filepath.Join("..", "..", "..", "bin")
