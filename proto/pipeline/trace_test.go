@@ -18,15 +18,6 @@ import (
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 var _ = Describe("Trace context", func() {
-	It("is published in headers with the names of W3C, if there is any", func(ctx SpecContext) {
-		js, c := ensured()
-		traced := trace.ContextWithRemoteSpanContext(ctx, pipeline.ParseTraceparent(traceparent))
-		seq := must(c.PublishWant(traced, natstest.Want(key, "https://a.example"), 0))
-		Expect(last(ctx, js, key.Want()).Header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
-		must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), seq))
-		Expect(last(ctx, js, key.Want()).Header).NotTo(HaveKey("traceparent"))
-	})
-
 	It("passes from a timer to its due", func(ctx SpecContext) {
 		js, c := ensured()
 		due := natstest.Due(GinkgoTB(), js, key)
