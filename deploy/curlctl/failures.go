@@ -42,11 +42,6 @@ func failuresCommand(o *options) *cobra.Command {
 
 func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, limit int) error {
 	more := false
-	reader := s.Reader("")
-	handled, err := s.Client.Handled(ctx)
-	if err != nil {
-		return err
-	}
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
 		for d, err := range s.Client.DeadLetters(ctx, f) {
@@ -57,7 +52,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			row := keys.NewRecord(d)     //nolint:contextcheck // it only parses
 			if err == nil && limit > 0 { // takes three requests per key
 				var key *keys.Key
-				key, err = reader.ReadOne(ctx, d.Key, handled)
+				key, err = s.Reader("").ReadOne(ctx, d.Key)
 				row.Now = keys.CurrentState(row.Request, key)
 			}
 			if !yield(row.Row(s.Now()), err) || err != nil {
@@ -65,7 +60,7 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 			}
 		}
 	}
-	err = s.List(rows, noFailures(f))
+	err := s.List(rows, noFailures(f))
 	if err == nil && more && !s.Out.ForPrograms() {
 		s.Hint("These are the newest %d, --limit=0 lists all.", limit)
 	}
@@ -181,11 +176,7 @@ func showCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			handled, err := s.Client.Handled(ctx)
-			if err != nil {
-				return err
-			}
-			key, err := s.Reader("").ReadOne(ctx, f.Key, handled)
+			key, err := s.Reader("").ReadOne(ctx, f.Key)
 			if err != nil {
 				return err
 			}

@@ -197,6 +197,8 @@ func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipe
 // NextFetch is the next fetch of a key: a timer, or a due, which a timer or a replay has published.
 type NextFetch struct {
 	Key pipeline.Key
+	// Sequence in the stream.
+	Sequence uint64
 	// At is when the timer fires, and SetAt when it was set. For a due, both are its publish time.
 	At, SetAt time.Time
 	// IsDue means that no timer has to fire for it.
@@ -235,7 +237,8 @@ func nextFetch(m pipeline.Message) (NextFetch, error) {
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
 	return NextFetch{
-		Key: key, At: at, SetAt: m.Time, IsDue: kind == pipeline.KindDue, Due: due, URL: due.GetWant().GetUrl(),
+		Key: key, Sequence: m.Sequence, At: at, SetAt: m.Time, IsDue: kind == pipeline.KindDue, Due: due,
+		URL: due.GetWant().GetUrl(),
 	}, err
 }
 
@@ -282,6 +285,34 @@ func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[St
 			}
 		}
 	}
+}
+
+// requestsAtOnce is the number of keys whose requests are read at once, which limits memory.
+const requestsAtOnce = pipeline.MaxLastMessages / 3
+
+// Requests visits those of the given keys that are wanted, with their next fetch, or else the last one that was due.
+func (c *Client) Requests(ctx context.Context, keys []pipeline.Key, visit func(StoredWant, NextFetch)) error {
+	for some := range slices.Chunk(keys, requestsAtOnce) {
+		var subjects []string
+		for _, key := range some { // the timer before the due: if it fires meanwhile, the due exists already
+			subjects = append(subjects, key.Want(), key.Timer(), key.Due())
+		}
+		last, err := c.LastMessages(ctx, subjects)
+		if err != nil {
+			return err
+		}
+		for _, key := range some {
+			w, err := want(last[key.Want()])
+			next, none := nextFetch(last[key.Timer()])
+			if none != nil {
+				next, _ = nextFetch(last[key.Due()])
+			}
+			if err == nil && w.Want != nil {
+				visit(w, next)
+			}
+		}
+	}
+	return nil
 }
 
 func want(m pipeline.Message) (w StoredWant, err error) {

@@ -144,11 +144,6 @@ func (r Reader) Each(ctx context.Context, visit func(Key)) (Timers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.each(ctx, handled, visit)
-}
-
-// each is Each if the fetchers have handled all requests up to the sequence handled.
-func (r Reader) each(ctx context.Context, handled uint64, visit func(Key)) (Timers, error) {
 	timers, err := byKey(r.Client.Timers(ctx, r.Namespace, r.Name))
 	if err != nil {
 		return nil, err
@@ -214,15 +209,23 @@ func Find(sorted []Key, key pipeline.Key) *Key {
 	return &sorted[at]
 }
 
-// ReadOne reads one key from the streams (nil: it is not wanted). The fetchers have handled all requests up to
-// the sequence handled.
-func (r Reader) ReadOne(ctx context.Context, key pipeline.Key, handled uint64) (found *Key, err error) {
-	r.Client, r.Namespace, r.Name = r.Client.Counting(), key.Namespace, key.Name
-	_, err = r.each(ctx, handled, func(k Key) {
-		if k.ConfigMapKey == ConfigMapKey(key) {
-			found = &k
+// Some visits those of the given keys that are wanted, whatever Namespace and Name are.
+func (r Reader) Some(ctx context.Context, keys []pipeline.Key, visit func(Key)) error {
+	handled, err := r.Client.Handled(ctx)
+	if err != nil {
+		return err
+	}
+	return r.Client.Requests(ctx, keys, func(w operate.StoredWant, next operate.NextFetch) {
+		if next.IsDue && next.Sequence <= handled {
+			next = operate.NextFetch{} // it was fetched since
 		}
+		visit(r.key(w, next, handled))
 	})
+}
+
+// ReadOne reads one key (nil: it is not wanted).
+func (r Reader) ReadOne(ctx context.Context, key pipeline.Key) (found *Key, err error) {
+	err = r.Some(ctx, []pipeline.Key{key}, func(k Key) { found = &k })
 	return found, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -94,21 +95,24 @@ func (o Failures) Items(
 		}
 	}
 	r := keys.Reader{Client: client.Counting(), Namespace: o.Namespace, Now: time.Now()}
-	if len(items) == 1 && !o.Retrying {
-		r.Namespace, r.Name = items[0].Key.Namespace, items[0].Key.Name
-	}
-	_, err = r.Each(ctx, func(k keys.Key) {
+	err = r.Some(ctx, slices.Collect(maps.Keys(newest)), func(k keys.Key) {
 		item := newest[pipeline.Key(k.ConfigMapKey)]
-		switch {
-		case item == nil && o.Retrying && (k.State == keystate.Failing || k.Attempts > 0):
-			items = append(items, &Item{Key: pipeline.Key(k.ConfigMapKey), Verdict: Wanted})
-		case item != nil && item.Verdict == Gone:
-			item.Verdict = Wanted
-			if now := Verdict(keys.CurrentState(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
-				item.Verdict = now
-			}
+		if item.Verdict != Gone {
+			return
+		}
+		item.Verdict = Wanted
+		if now := Verdict(keys.CurrentState(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
+			item.Verdict = now
 		}
 	})
+	if err == nil && o.Retrying {
+		_, err = r.Each(ctx, func(k keys.Key) {
+			key := pipeline.Key(k.ConfigMapKey)
+			if newest[key] == nil && (k.State == keystate.Failing || k.Attempts > 0) {
+				items = append(items, &Item{Key: key, Verdict: Wanted})
+			}
+		})
+	}
 	return items, err
 }
 
