@@ -358,10 +358,13 @@ func (m *model) drain() {
 func (m *model) settled() bool {
 	cm := m.server.whole()
 	request, err := grammar.Parse(cm.Annotations)
+	noted := m.status(cm)
+	if request.Problem(err) != problem(noted) {
+		return false
+	}
 	if err != nil {
 		return true
 	}
-	noted := m.status(cm)
 	for _, pair := range request.Pairs {
 		e := noted.Keys[pair.Key]
 		if !e.HasBody() && explains(e, pair) {
@@ -401,11 +404,13 @@ func (m *model) checkEvents() {
 }
 
 // checkRest checks that redelivered results change nothing. In the first round they may, because a result that
-// was stale may match the annotation now.
+// was stale may match the annotation now, and in the second, because its trigger failed before it succeeded.
 func (m *model) checkRest() {
 	m.t.Helper()
-	m.queue = append(m.queue, m.done...)
-	m.drain()
+	for range 2 {
+		m.queue = append(m.queue, m.done...)
+		m.drain()
+	}
 	patches, events := m.server.patches, m.countEvents()
 	m.queue = append(m.queue, m.done...)
 	m.drain()
