@@ -6,7 +6,6 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/fluxcd/cli-utils v1.2.3
-	github.com/google/go-containerregistry v0.22.1
 	github.com/kv8s/curl-me-that/deploy/curlctl v0.0.0-00010101000000-000000000000
 	github.com/kv8s/curl-me-that/deploy/local v0.0.0
 	github.com/kv8s/curl-me-that/proto v0.0.0
@@ -38,8 +37,6 @@ require (
 	github.com/google/go-tpm v0.9.8 // indirect
 	github.com/minio/highwayhash v1.0.4 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
-	github.com/opencontainers/go-digest v1.0.0 // indirect
-	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/rs/zerolog v1.35.1 // indirect
 	github.com/synadia-io/orbit.go/natscontext v0.1.1 // indirect
