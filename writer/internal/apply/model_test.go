@@ -123,6 +123,8 @@ type model struct {
 	seqs []uint64
 	// queue has the results for the writer, and done the acknowledged ones.
 	queue, done []*v1.Result
+	// batch has the results that the writer applies now.
+	batch []*v1.Result
 	// applied has the fences of written values by uid and key.
 	applied map[string]status.Fence
 	// required has the Events that must exist at the end.
@@ -456,6 +458,7 @@ func (m *model) write() {
 	m.rand.Shuffle(len(m.queue), func(i, j int) { m.queue[i], m.queue[j] = m.queue[j], m.queue[i] })
 	n := 1 + m.rand.IntN(min(len(m.queue), 4))
 	batch := m.queue[:n:n]
+	m.batch = batch
 	m.queue = append([]*v1.Result(nil), m.queue[n:]...)
 	items := make([]plan.Item, n)
 	for i, r := range batch {
