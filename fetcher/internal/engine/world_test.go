@@ -187,12 +187,15 @@ func (w *world) deadLetter() *v1.DeadLetter {
 	return all[0]
 }
 
-// pending returns the number of undelivered and unacknowledged messages.
+// pending returns the number of undelivered and unacknowledged messages. The broker may count a published one late.
 func (w *world) pending() uint64 {
 	GinkgoHelper()
 	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	info := must(consumer.Info(w.ctx))
-	return info.NumPending + uint64(info.NumAckPending)
+	if n := info.NumPending + uint64(info.NumAckPending); n > 0 || info.Delivered.Stream >= w.published.Load() {
+		return n
+	}
+	return 1
 }
 
 // named gives a want a numbered name.
@@ -233,6 +236,8 @@ type world struct {
 	client *pipeline.Client
 	epoch  int64
 	clock  *clock
+	// published is the sequence of the last want or due of the spec.
+	published atomic.Uint64
 	// ending is closed by end.
 	ending chan struct{}
 	end    func()
@@ -284,7 +289,9 @@ func (w *world) publish(want *v1.Want) uint64 {
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	return must(w.client.PublishWant(w.ctx, want, last))
+	sequence := must(w.client.PublishWant(w.ctx, want, last))
+	w.published.Store(sequence)
+	return sequence
 }
 
 // fire publishes a due like a fired timer, with the trace of the pending one, and returns its sequence.
@@ -295,7 +302,9 @@ func (w *world) fire(due *v1.Due) uint64 {
 	if t := w.timerOf(k); t != nil && t.header["traceparent"] != nil {
 		m.Header["traceparent"] = t.header["traceparent"]
 	}
-	return must(w.js.PublishMsg(w.ctx, m)).Sequence
+	sequence := must(w.js.PublishMsg(w.ctx, m)).Sequence
+	w.published.Store(sequence)
+	return sequence
 }
 
 // publishMany publishes wants of a namespace for different URLs of a server, and returns their keys.
