@@ -67,11 +67,11 @@ func (t *Throttle) lane(name, ns string) *lane {
 }
 
 // forget drops the state of an idle lane, and then of a namespace and a host without lanes.
-func (t *lane) forget(now time.Time) {
-	throttle, h, ns := t.throttle, t.host, t.namespace
-	if t.needs() == 0 && !t.pausedUntil.After(now) && h.lanes[ns.name] == t {
+func (l *lane) forget(now time.Time) {
+	throttle, h, ns := l.throttle, l.host, l.namespace
+	if l.needs() == 0 && !l.pausedUntil.After(now) && h.lanes[ns.name] == l {
 		delete(h.lanes, ns.name)
-		delete(ns.ready, t)
+		delete(ns.ready, l)
 		if ns.lanes--; ns.lanes == 0 {
 			delete(throttle.namespaces, ns.name)
 		}
@@ -82,14 +82,14 @@ func (t *lane) forget(now time.Time) {
 }
 
 // wake lets the next dispatch consider the queue.
-func (t *lane) wake() {
-	if len(t.queue) > 0 {
-		t.namespace.ready[t] = struct{}{}
+func (l *lane) wake() {
+	if len(l.queue) > 0 {
+		l.namespace.ready[l] = struct{}{}
 	}
 }
 
 // needs returns how many slots of the host the namespace could use.
-func (t *lane) needs() int { return t.used() + t.waiting + len(t.queue) }
+func (l *lane) needs() int { return l.used() + l.waiting + len(l.queue) }
 
 // States returns the states of hosts: paused (at the host's request), queued (keys wait for a slot)
 // and active (with running GETs).

@@ -41,7 +41,7 @@ type TicketRequest struct {
 // Busy explains why a GET has to wait.
 type Busy struct {
 	WaitsFor v1.WaitsFor
-	// Pause is the rest of the host'ticket pause, or the time until a budget is refilled.
+	// Pause is the rest of the host's pause, or the time until a budget is refilled.
 	Pause time.Duration
 }
 
