@@ -76,7 +76,7 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction 
 	case err != nil:
 		return reaction{outcome: postponed}
 	}
-	if r.queued {
+	if r.parking.queued {
 		e.enqueue(ctx, a, r, timer)
 	}
 	return r

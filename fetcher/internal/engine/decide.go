@@ -21,20 +21,21 @@ type attemptEnd struct {
 	response *get.Response
 	// failure of the attempt, or the reason for the outcome malformed.
 	failure *failure
-	// blocked means that no attempt is possible now.
-	blocked *blocked
+	// parking means that no attempt is possible now.
+	parking *parking
 
 	outcome outcome
 	// wait is the delay of the outcome postponed (0: as soon as another fetcher takes the message).
 	wait time.Duration
 }
 
-// blocked is the obstacle to an attempt.
-type blocked struct {
-	// WaitsFor is unspecified if the key still waits for its turn.
-	throttle.Busy
-	// queued means that the key waits in memory, for a slot or for the end of the GET of shared. Its
-	// timer is a lease then, after which the broker delivers it again, perhaps to another fetcher.
+// parking describes how a key waits without an attempt. A parked key has a timer with v1.Cause_CAUSE_PARKED. A queued
+// key is parked and also waits in memory, for a slot or for the end of the GET of shared. Its timer is a lease, after
+// which the broker delivers it again, perhaps to another fetcher.
+type parking struct {
+	// WaitsFor is unspecified if the key only waits for its turn in the queue.
+	throttle.Obstacle
+
 	queued bool
 	shared get.Request
 }
@@ -55,9 +56,7 @@ type reaction struct {
 	outcome outcome
 	// failure is nil without one.
 	failure *failure
-	// blocked is the obstacle of a parked or waiting key, and queued reports whether the key waits in memory.
-	blocked *blocked
-	queued  bool
+	parking parking
 	// wait until the next try of the key, if known.
 	wait time.Duration
 	// timer is the due of the next try, at its time. Nil: none. Then done means that the key needs no
@@ -97,8 +96,8 @@ func (s *Schedule) decide(t *trigger, end attemptEnd, now time.Time, random floa
 		return reaction{outcome: end.outcome, failure: end.failure, wait: end.wait}
 	case end.failure != nil:
 		return s.afterFailure(t, *end.failure, now, random)
-	case end.blocked != nil:
-		return afterObstacle(t, end.blocked, now, random)
+	case end.parking != nil:
+		return park(t, *end.parking, now, random)
 	}
 	return s.afterResponse(t, *end.response, now, random)
 }
@@ -145,25 +144,25 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 	return reaction{timer: due, at: at}
 }
 
-// afterObstacle sets a timer without an attempt.
-func afterObstacle(t *trigger, b *blocked, now time.Time, random float64) reaction {
+// park sets a timer without an attempt.
+func park(t *trigger, p parking, now time.Time, random float64) reaction {
 	due := t.due(v1.Cause_CAUSE_PARKED)
-	r := reaction{outcome: parked, blocked: b, timer: due, wait: b.Pause}
-	if b.queued {
+	r := reaction{outcome: parked, parking: p, timer: due, wait: p.Pause}
+	if p.queued {
 		since := t.earlier.GetWaitingSince()
-		r.queued, r.wait = true, throttle.Lease(since == nil, random)
-		if b.Pause > r.wait { // too long for a lease
-			r.queued, r.wait = false, b.Pause+r.wait/10
+		r.wait = throttle.Lease(since == nil, random)
+		if p.Pause > r.wait { // too long for a lease
+			r.parking.queued, r.wait = false, p.Pause+r.wait/10
 		}
 		if since == nil {
 			since = timestamppb.New(now)
 		}
 		due.WaitingSince, due.Unended, due.WaitsFor = since, t.earlier.GetUnended(), t.earlier.GetWaitsFor()
 	}
-	if b.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
-		r.outcome = waits
+	if p.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
+		r.outcome = queued
 	} else {
-		due.WaitsFor = b.WaitsFor
+		due.WaitsFor = p.WaitsFor
 	}
 	r.at = now.Add(r.wait)
 	return r

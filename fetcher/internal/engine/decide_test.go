@@ -49,7 +49,7 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 		add(d.GetUnended() > 0, " begun %d times", d.GetUnended())
 		add(d.GetCached() != nil, " has %s%s", d.GetCached().GetSha256(), d.GetCached().GetEtag())
 		add(d.GetReplayOf() > 0, " replay")
-		add(s.queued, " queued")
+		add(s.parking.queued, " queued")
 		if d.GetWant().GetStatus() != "" || !d.GetWant().GetReadFirst() {
 			t.Error("a timer has no status")
 		}
@@ -86,8 +86,8 @@ func TestDecide(t *testing.T) {
 		return attemptEnd{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
 	}
 	notModified := attemptEnd{response: &get.Response{NotModified: true}}
-	busy := func(obstacle v1.WaitsFor, pause time.Duration) attemptEnd {
-		return attemptEnd{blocked: &blocked{Busy: throttle.Busy{WaitsFor: obstacle, Pause: pause}, queued: true}}
+	queue := func(waitsFor v1.WaitsFor, pause time.Duration) attemptEnd {
+		return attemptEnd{parking: &parking{Obstacle: throttle.Obstacle{WaitsFor: waitsFor, Pause: pause}, queued: true}}
 	}
 	has := func(body string) *v1.Due {
 		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
@@ -234,21 +234,21 @@ func TestDecide(t *testing.T) {
 		},
 
 		"no slot": {
-			0, nil, 0, nil, busy(v1.WaitsFor_WAITS_FOR_HOST, 0),
+			0, nil, 0, nil, queue(v1.WaitsFor_WAITS_FOR_HOST, 0),
 			"parked, ack | parked in 40s waits for HOST for 0s queued",
 		},
 		"its lease": {
-			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 0, nil, busy(0, 0),
+			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 0, nil, queue(0, 0),
 			"waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
 		},
 		"a pause": {
-			0, nil, 0, nil, busy(v1.WaitsFor_WAITS_FOR_PAUSE, 2*time.Minute),
+			0, nil, 0, nil, queue(v1.WaitsFor_WAITS_FOR_PAUSE, 2*time.Minute),
 			"parked, ack | parked in 2m4s waits for PAUSE for 0s",
 		},
 		"no budget": {
 			0, failing(2, withheld), 0, nil,
-			attemptEnd{blocked: &blocked{
-				Busy: throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute},
+			attemptEnd{parking: &parking{
+				Obstacle: throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute},
 			}},
 			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},

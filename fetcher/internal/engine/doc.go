@@ -2,14 +2,14 @@
 //
 // A message is decoded into a trigger. Engine.try makes the attempt: the GET (fetch), then the rules (applyRules).
 // Schedule.decide, a pure function, turns the end of the attempt into a reaction: a timer, a dead letter, a result.
-// Engine.carryOut publishes these, and Engine.run reports the outcome. A key without a slot waits in memory, and
+// Engine.carryOut publishes these, and Engine.run reports the outcome. A key without a slot is queued, and
 // Engine.start takes it from there.
 //
 // A handled message is acknowledged, because the work is done, or a timer or a dead letter has the
 // rest. Any other message is delivered again, because the process drains or a replica lags.
 //
 // A process may be killed after each step, and the message is then delivered again. So the order is
-// timer, dead letter, result, acknowledgement; see Engine.carryOut for keys that waited. Each is
+// timer, dead letter, result, acknowledgement; see Engine.carryOut for claimed keys. Each is
 // fenced by the sequence of the want or has an id with the sequence of the trigger. A second run
 // costs one more GET.
 package engine

@@ -43,8 +43,8 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.unreadable)}
 	case a.tombstone():
 		return attemptEnd{outcome: tombstone}
-	case a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.Waits(a.key, a.wantSequence):
-		return attemptEnd{blocked: &blocked{queued: true}}
+	case a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
+		return attemptEnd{parking: &parking{queued: true}}
 	case a.kind == pipeline.KindDue:
 		if end, ok := e.confirm(ctx, a); !ok {
 			return end
@@ -58,13 +58,13 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
 	case !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0):
-		return attemptEnd{blocked: &blocked{queued: true}}
+		return attemptEnd{parking: &parking{queued: true}}
 	}
-	if b := e.overBudget(a.trigger); b != nil {
-		return attemptEnd{blocked: b}
+	if p := e.overBudget(a.trigger); p != nil {
+		return attemptEnd{parking: p}
 	}
 	end := e.fetch(ctx, a)
-	if end.blocked == nil {
+	if end.parking == nil {
 		e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
 	}
 	if end.response == nil {
@@ -91,8 +91,8 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 	return attemptEnd{}, true
 }
 
-// overBudget returns the obstacle if the namespace has used up a budget that the fetch needs.
-func (e *Engine) overBudget(t *trigger) *blocked {
+// overBudget parks a key if the namespace has used up a budget that the fetch needs.
+func (e *Engine) overBudget(t *trigger) *parking {
 	for _, b := range []struct {
 		budget   *budget.Budget
 		waitsFor v1.WaitsFor
@@ -109,7 +109,7 @@ func (e *Engine) overBudget(t *trigger) *blocked {
 	} {
 		if short := b.budget.Check(t.key.Namespace); short != nil {
 			e.logShortage(t, short, pipeline.WaitsForName(b.waitsFor), b.text)
-			return &blocked{Busy: throttle.Busy{WaitsFor: b.waitsFor, Pause: short.Wait}}
+			return &parking{Obstacle: throttle.Obstacle{WaitsFor: b.waitsFor, Pause: short.Wait}}
 		}
 	}
 	return nil
@@ -125,7 +125,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
 	call := func() sharedcall.Shared[attemptEnd] { return e.get(ctx, a, r) }
 	end, shared, err := e.shared.Do(r, a.notBefore(), call)
-	if shared && end.blocked != nil { // the namespace that made the call got no slot
+	if shared && end.parking != nil { // the namespace that made the call got no slot
 		end, shared = call().Value, false
 	}
 	if shared && err == nil && hasOtherDigest(a.trigger, end) { // the server may have the required body by now
@@ -133,9 +133,9 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	}
 	switch {
 	case err != nil:
-		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET}
-		return attemptEnd{blocked: &blocked{Busy: busy, queued: true, shared: r}}
-	case shared && end.blocked == nil:
+		obstacle := throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET}
+		return attemptEnd{parking: &parking{Obstacle: obstacle, queued: true, shared: r}}
+	case shared && end.parking == nil:
 		e.deps.Metrics.coalesced.Inc()
 	}
 	return end
@@ -155,11 +155,11 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 
 // get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[attemptEnd] {
-	ticket, busy := e.deps.Throttle.Acquire(throttle.TicketRequest{
+	ticket, obstacle := e.deps.Throttle.Acquire(throttle.TicketRequest{
 		Host: authority(r.URL), Namespace: a.key.Namespace, Ticket: a.ticket, Backlog: a.backlog, Urgent: a.urgent(),
 	})
-	if busy != nil {
-		return sharedcall.Shared[attemptEnd]{Value: attemptEnd{blocked: &blocked{Busy: *busy, queued: true}}}
+	if obstacle != nil {
+		return sharedcall.Shared[attemptEnd]{Value: attemptEnd{parking: &parking{Obstacle: *obstacle, queued: true}}}
 	}
 	defer ticket.Release()
 	a.ticket = ticket
@@ -228,8 +228,8 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		return attemptEnd{failure: f}
 	}
 	if outcome.Wait > 0 {
-		busy := throttle.Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}
-		return attemptEnd{blocked: &blocked{Busy: busy}}
+		obstacle := throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}
+		return attemptEnd{parking: &parking{Obstacle: obstacle}}
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)

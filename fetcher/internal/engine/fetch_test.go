@@ -83,8 +83,8 @@ func TestOnlyAHostThatAsksForAPauseIsPaused(t *testing.T) {
 			ticket, _ := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "one"})
 			observeLoad(ticket, &c.err)
 			ticket.End()
-			if _, busy := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "two"}); (busy != nil) != c.paused {
-				t.Errorf("the host makes others wait for %v", busy)
+			if _, obstacle := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "two"}); (obstacle != nil) != c.paused {
+				t.Errorf("the host makes others wait for %v", obstacle)
 			}
 		})
 	}

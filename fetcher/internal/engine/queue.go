@@ -17,35 +17,35 @@ import (
 // claimFor is the time after which a claimed key is delivered again.
 const claimFor = pipeline.AckWait
 
-// queuedKey is a key with a lease.
-type queuedKey struct {
-	// due is the payload of the lease, and timer its sequence.
+// lease is the timer of a queued key.
+type lease struct {
+	// due is the payload of the timer, and timer its sequence.
 	due   []byte
 	timer uint64
 	since time.Time
-	// message has the key and the trace context of the lease.
+	// message has the key and the trace context.
 	message tracing.Message
 }
 
-// enqueue lets a key with a lease wait in memory.
+// enqueue queues a key whose timer is a lease.
 func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint64) {
 	data, err := proto.Marshal(r.timer)
 	if err != nil {
 		return // its lease brings it back
 	}
 	header := nats.Header{"traceparent": {pipeline.Traceparent(trace.SpanContextFromContext(ctx))}}
-	w := queuedKey{
+	l := lease{
 		due: data, timer: timer, since: r.timer.GetWaitingSince().AsTime(),
 		message: tracing.Message{Kind: pipeline.KindDue, Key: a.key, Header: header, Size: len(data)},
 	}
-	waiter := &throttle.Waiter{
-		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: w.since,
+	k := &throttle.QueuedKey{
+		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: l.since,
 		Until: time.Now().Add(r.wait), Bytes: len(data),
-		Start: func(ticket *throttle.Ticket) { e.start(w, ticket) }, //nolint:contextcheck // it starts later
+		Start: func(ticket *throttle.Ticket) { e.start(l, ticket) }, //nolint:contextcheck // it starts later
 	}
-	enqueue := func() { e.deps.Throttle.Enqueue(waiter) }
-	if r.blocked.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
-		e.shared.After(r.blocked.shared, enqueue)
+	enqueue := func() { e.deps.Throttle.Enqueue(k) }
+	if r.parking.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
+		e.shared.After(r.parking.shared, enqueue)
 	} else {
 		enqueue()
 	}
@@ -54,18 +54,18 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 // start claims a queued key and handles it. The claim is a timer in place of the lease, which brings
 // the key back if this process ends. It fails if another fetcher has the key, or if the key was
 // edited or replayed.
-func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
+func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 	t := &trigger{
-		kind: pipeline.KindDue, key: w.message.Key, storedAt: w.since, began: e.deps.Clock.Now(),
+		kind: pipeline.KindDue, key: l.message.Key, storedAt: l.since, began: e.deps.Clock.Now(),
 		deliveries: 1, claimed: true,
 	}
-	err := t.decodeDue(w.due)
+	err := t.decodeDue(l.due)
 	if err == nil {
 		claim := proto.CloneOf(t.earlier)
 		claim.Unended++
-		ctx := pipeline.ContextWithTrace(context.Background(), w.message.Header)
+		ctx := pipeline.ContextWithTrace(context.Background(), l.message.Header)
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
-			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, claim, e.deps.Clock.Now().Add(claimFor), w.timer)
+			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, claim, e.deps.Clock.Now().Add(claimFor), l.timer)
 			return err
 		})
 	}
@@ -75,7 +75,7 @@ func (e *Engine) start(w queuedKey, ticket *throttle.Ticket) {
 	}
 	e.deps.Metrics.claims.WithLabelValues(claimWon).Inc()
 	a := &attempt{trigger: t, ticket: ticket}
-	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, w.message)
+	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, l.message)
 	a.span = span
 	e.run(ctx, a)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("A key that waits for a slot of its host", func() {
+var _ = Describe("A key that is queued for a slot of its host", func() {
 	const perHost = 3 // one namespace gets two of them
 	var w *world
 	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })

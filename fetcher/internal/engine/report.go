@@ -22,8 +22,8 @@ const (
 	inSync     outcome = "in_sync"    // nothing to fetch before the next refresh
 	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
 	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
-	parked     outcome = "parked"     // no attempt is possible now
-	waits      outcome = "waits"      // the key waits in the queue of its host
+	parked     outcome = "parked"     // an obstacle prevents an attempt
+	queued     outcome = "waits"      // the key is parked only until its turn in the queue
 	superseded outcome = "superseded" // the want was replaced or removed
 	tombstone  outcome = "tombstone"  // the message is a tombstone
 	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
@@ -42,7 +42,7 @@ var logLines = map[outcome]struct {
 	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
 	gaveUp:     {zerolog.WarnLevel, "gave up"},
 	parked:     {zerolog.DebugLevel, "parked"},
-	waits:      {zerolog.DebugLevel, "waiting for a slot"},
+	queued:     {zerolog.DebugLevel, "waiting for a slot"},
 	superseded: {zerolog.DebugLevel, "no longer wanted"},
 	tombstone:  {zerolog.DebugLevel, "no longer wanted"},
 	malformed:  {zerolog.WarnLevel, "message cannot be handled"},
@@ -58,7 +58,7 @@ func (e *Engine) report(a *attempt, r reaction) {
 	case retry:
 		e.deps.Metrics.retries.Inc()
 	case parked:
-		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.blocked.WaitsFor)).Inc()
+		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.parking.WaitsFor)).Inc()
 	default:
 	}
 	level, text := logLine(t, r)

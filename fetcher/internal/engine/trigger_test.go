@@ -32,14 +32,14 @@ func TestAPersonIsServedFirst(t *testing.T) {
 		earlier     *v1.Due
 		urgent      bool
 	}{
-		"curl-now":                   {now, now, nil, true},
-		"a replay":                   {v1.Cause_CAUSE_REPLAY, v1.Cause_CAUSE_NEW, nil, true},
-		"curl-now that waited":       {parked, now, nil, true},
-		"a replay that waited":       {parked, v1.Cause_CAUSE_NEW, &v1.Due{ReplayOf: 7}, true},
-		"its retry":                  {v1.Cause_CAUSE_RETRY, now, &v1.Due{Attempts: 1}, false},
-		"its refresh that waited":    {parked, now, &v1.Due{Cached: &v1.Cached{}}, false},
-		"a new want":                 {v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_NEW, nil, false},
-		"curl-now, after an attempt": {now, now, &v1.Due{Attempts: 1}, false},
+		"curl-now":                    {now, now, nil, true},
+		"a replay":                    {v1.Cause_CAUSE_REPLAY, v1.Cause_CAUSE_NEW, nil, true},
+		"curl-now that was parked":    {parked, now, nil, true},
+		"a replay that was parked":    {parked, v1.Cause_CAUSE_NEW, &v1.Due{ReplayOf: 7}, true},
+		"its retry":                   {v1.Cause_CAUSE_RETRY, now, &v1.Due{Attempts: 1}, false},
+		"its refresh that was parked": {parked, now, &v1.Due{Cached: &v1.Cached{}}, false},
+		"a new want":                  {v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_NEW, nil, false},
+		"curl-now, after an attempt":  {now, now, &v1.Due{Attempts: 1}, false},
 	} {
 		m := &trigger{cause: c.cause, want: &v1.Want{Cause: c.want}, earlier: c.earlier}
 		if got := m.urgent(); got != c.urgent {

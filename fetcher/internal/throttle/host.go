@@ -8,7 +8,7 @@ type host struct {
 	name string
 	// lanes are those of the namespaces that use the host, by name.
 	lanes map[string]*lane
-	// waiting are the requests that wait in memory, oldest first.
+	// waiting are the requests that wait in Acquire, oldest first.
 	waiting []*Ticket
 	// lastTaken is when the last slot was taken, and mean the moving average of the duration of GETs.
 	lastTaken time.Time
@@ -31,8 +31,8 @@ type lane struct {
 	throttle  *Throttle
 	host      *host
 	namespace *namespace
-	// queue has the waiting keys, and waiting counts the requests that wait in memory.
-	queue   []*Waiter
+	// queue has the queued keys, and waiting counts the requests that wait in Acquire.
+	queue   []*QueuedKey
 	waiting int
 	// pausedUntil is the end of the pause that the host requested from this namespace.
 	pausedUntil time.Time
@@ -42,9 +42,9 @@ type lane struct {
 type namespace struct {
 	counts
 	name string
-	// bytes is the memory of its waiting keys.
+	// bytes is the memory of its queued keys.
 	bytes int
-	// lanes counts its lanes. The ones in ready may get a slot for a waiting key.
+	// lanes counts its lanes. The ones in ready may get a slot for a queued key.
 	lanes int
 	ready map[*lane]struct{}
 }
@@ -101,14 +101,14 @@ func (t *Throttle) Hosts() map[string]float64 {
 	defer t.mu.Unlock()
 	counts := map[string]float64{"paused": 0, "queued": 0, "active": 0}
 	for _, h := range t.hosts {
-		waiting := 0
+		queued := 0
 		for _, lane := range h.lanes {
-			waiting += len(lane.queue)
+			queued += len(lane.queue)
 		}
 		switch {
 		case h.pausedUntil.After(time.Now()):
 			counts["paused"]++
-		case waiting > 0:
+		case queued > 0:
 			counts["queued"]++
 		case h.taken > 0:
 			counts["active"]++

@@ -7,40 +7,43 @@ import (
 )
 
 const (
-	// maxWait is how long a request may wait in memory for a slot of a fast host.
+	// maxWait is how long a request may wait in Acquire for a slot of a fast host.
 	maxWait = 25 * time.Millisecond
-	// claimedWait is how long a started key may wait in memory for its slot.
+	// claimedWait is how long a started key may wait there for its slot.
 	claimedWait = time.Second
 )
 
-// busy returns the reason why a key gets no slot now, or nil. A key that arrives waits behind the queued ones, unless
-// the host is fast. A queued key may be started a little before its slot comes free, and when it is claimed, it has a
-// slot of the process already.
-func (t *Throttle) busy(ticket *Ticket, now time.Time) *Busy {
-	lane, h := ticket.lane, ticket.lane.host
-	used, usedOfHost, ahead := lane.taken, h.taken, 0
-	behindQueue := ticket.state == arriving && h.expected(now) >= maxWait
-	if behindQueue || ticket.state == claiming {
-		used, usedOfHost = lane.used(), h.used()
-	}
-	limit := h.limit(lane, t.cfg.PerHost)
-	if ticket.state == claiming {
-		ahead = h.ahead(limit, t.claim, now)
-	}
-	until := later(h.pausedUntil, lane.pausedUntil)
+// obstacle returns the reason why a ticket gets no slot now, or nil.
+func (t *Throttle) obstacle(ticket *Ticket, now time.Time) *Obstacle {
+	until := later(ticket.lane.host.pausedUntil, ticket.lane.pausedUntil)
+	used, full := t.slotsOfHost(ticket, now)
 	switch {
 	case until.After(now) && !(ticket.urgent && used == 0):
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
-	case used >= limit+ahead, usedOfHost >= t.cfg.PerHost+ahead, behindQueue && len(lane.queue) > 0:
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
-	case ticket.state == claimed:
+		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
+	case full:
+		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
+	case ticket.state == claimed: // it has a slot of the process
 		return nil
-	case t.overShare(lane.namespace, now):
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
+	case t.overShare(ticket.lane.namespace, now):
+		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
 	case t.taken >= t.cfg.Slots:
-		return &Busy{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
+		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
 	}
 	return nil
+}
+
+// slotsOfHost returns how many slots of the host the namespace uses, and reports whether a ticket may have none.
+func (t *Throttle) slotsOfHost(ticket *Ticket, now time.Time) (used int, full bool) {
+	lane, h, most := ticket.lane, ticket.lane.host, t.cfg.PerHost
+	limit := h.limit(lane, most)
+	switch {
+	case ticket.state == claiming: // a queued key may start a little before its slot comes free
+		ahead := h.ahead(limit, t.claim, now)
+		return lane.used(), lane.used() >= limit+ahead || h.used() >= most+ahead
+	case ticket.state == arriving && h.expected(now) >= maxWait: // behind the queued keys, unless the host is fast
+		return lane.used(), lane.used() >= limit || h.used() >= most || len(lane.queue) > 0
+	}
+	return lane.taken, lane.taken >= limit || h.taken >= most
 }
 
 // overShare reports whether a namespace has used up its share of the slots while others may wait.
@@ -49,12 +52,12 @@ func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
 }
 
-// patience returns how long a request may wait in memory for a slot.
-func (t *Throttle) patience(ticket *Ticket, obstacle v1.WaitsFor, now time.Time) time.Duration {
+// patience returns how long a request may wait in Acquire.
+func (t *Throttle) patience(ticket *Ticket, waitsFor v1.WaitsFor, now time.Time) time.Duration {
 	lane, h := ticket.lane, ticket.lane.host
 	rounds := 1 + (lane.waiting+len(lane.queue))/h.limit(lane, t.cfg.PerHost)
 	switch {
-	case obstacle != v1.WaitsFor_WAITS_FOR_HOST && obstacle != v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
+	case waitsFor != v1.WaitsFor_WAITS_FOR_HOST && waitsFor != v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE:
 		return 0
 	case ticket.state == claimed:
 		return claimedWait

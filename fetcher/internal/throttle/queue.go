@@ -12,14 +12,14 @@ const (
 	// maxQueuedBytes is the maximum memory of the queues. One namespace may use half of the memory
 	// that the others leave free.
 	maxQueuedBytes = 32 << 20
-	// waiterBytes is the memory of a waiter without its payload.
-	waiterBytes = 512
+	// queuedKeyBytes is the memory of a queued key without its payload.
+	queuedKeyBytes = 512
 	// leaseMargin is how long before its end a lease is no longer claimed.
 	leaseMargin = 100 * time.Millisecond
 )
 
-// Waiter is a key that waits for a slot of its host.
-type Waiter struct {
+// QueuedKey is a key with a lease that waits in memory for a slot of its host.
+type QueuedKey struct {
 	Key  pipeline.Key
 	Host string
 	// Want is the sequence of its want.
@@ -49,39 +49,39 @@ const (
 
 // Enqueue queues a key with a lease, if there is memory for it. A key that is already queued keeps
 // its waiting time, even with another want.
-func (t *Throttle) Enqueue(w *Waiter) {
+func (t *Throttle) Enqueue(k *QueuedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if old := t.queued[w.Key]; old != nil {
-		if old.Since.Before(w.Since) {
-			w.Since = old.Since
+	if old := t.queued[k.Key]; old != nil {
+		if old.Since.Before(k.Since) {
+			k.Since = old.Since
 		}
 		t.drop(old)
 		old.lane.forget(now)
 	}
-	lane := t.lane(w.Host, w.Key.Namespace)
+	lane := t.lane(k.Host, k.Key.Namespace)
 	defer lane.forget(now)
-	w.lane, w.Bytes = lane, w.Bytes+waiterBytes
-	if lane.namespace.bytes+w.Bytes > maxQueuedBytes-t.bytes {
+	k.lane, k.Bytes = lane, k.Bytes+queuedKeyBytes
+	if lane.namespace.bytes+k.Bytes > maxQueuedBytes-t.bytes {
 		return
 	}
-	t.queued[w.Key] = w
-	t.resize(lane, w.Bytes)
-	at, _ := slices.BinarySearchFunc(lane.queue, w, func(other, w *Waiter) int {
-		return cmp.Or(cmp.Compare(other.Rank, w.Rank), other.Since.Compare(w.Since), -1) // behind its equals
+	t.queued[k.Key] = k
+	t.resize(lane, k.Bytes)
+	at, _ := slices.BinarySearchFunc(lane.queue, k, func(other, k *QueuedKey) int {
+		return cmp.Or(cmp.Compare(other.Rank, k.Rank), other.Since.Compare(k.Since), -1) // behind its equals
 	})
-	lane.queue = slices.Insert(lane.queue, at, w)
+	lane.queue = slices.Insert(lane.queue, at, k)
 	lane.wake()
 	t.dispatch(now)
 }
 
 // drop removes a key from its queue.
-func (t *Throttle) drop(w *Waiter) {
-	delete(t.queued, w.Key)
-	t.resize(w.lane, -w.Bytes)
-	at := slices.Index(w.lane.queue, w)
-	w.lane.queue = slices.Delete(w.lane.queue, at, at+1)
+func (t *Throttle) drop(k *QueuedKey) {
+	delete(t.queued, k.Key)
+	t.resize(k.lane, -k.Bytes)
+	at := slices.Index(k.lane.queue, k)
+	k.lane.queue = slices.Delete(k.lane.queue, at, at+1)
 }
 
 func (t *Throttle) resize(lane *lane, by int) {
@@ -89,12 +89,12 @@ func (t *Throttle) resize(lane *lane, by int) {
 	lane.namespace.bytes += by
 }
 
-// Waits reports whether a key is queued with this want.
-func (t *Throttle) Waits(key pipeline.Key, want uint64) bool {
+// IsQueued reports whether a key is queued with this want.
+func (t *Throttle) IsQueued(key pipeline.Key, want uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := t.queued[key]
-	return w != nil && w.Want == want
+	k := t.queued[key]
+	return k != nil && k.Want == want
 }
 
 // Queued returns the number of queued keys.
@@ -105,11 +105,11 @@ func (t *Throttle) Queued() int {
 }
 
 // assignSlots assigns free slots after a change at a lane: first to requests for its host that wait in
-// memory, then to queued keys. It forgets the lane if it is idle.
+// Acquire, then to queued keys. It forgets the lane if it is idle.
 func (t *Throttle) assignSlots(lane *lane, now time.Time) {
 	h := lane.host
 	for _, ticket := range h.waiting {
-		if ticket.state != getting && t.busy(ticket, now) == nil {
+		if ticket.state != getting && t.obstacle(ticket, now) == nil {
 			ticket.take(now)
 			close(ticket.granted)
 		}
@@ -151,18 +151,18 @@ func (t *Throttle) start(lane *lane, now time.Time) {
 		lane.forget(now)
 		return
 	}
-	w := lane.queue[0]
-	ticket := &Ticket{lane: lane, state: claiming, urgent: w.Rank == Urgent, began: now}
-	if t.busy(ticket, now) != nil {
+	k := lane.queue[0]
+	ticket := &Ticket{lane: lane, state: claiming, urgent: k.Rank == Urgent, began: now}
+	if t.obstacle(ticket, now) != nil {
 		return
 	}
-	t.drop(w)
+	t.drop(k)
 	lane.wake()
 	t.taken++
 	ticket.count(0, 1)
 	t.running.Go(func() {
 		defer ticket.End()
-		w.Start(ticket)
+		k.Start(ticket)
 	})
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 // enqueue queues a key for host a.
-func (t *trial) enqueue(w throttle.Waiter, lease time.Duration) {
+func (t *trial) enqueue(w throttle.QueuedKey, lease time.Duration) {
 	w.Host = "a"
 	w.Start = func(slot *throttle.Ticket) {
-		_, busy := t.Acquire(throttle.TicketRequest{
+		_, obstacle := t.Acquire(throttle.TicketRequest{
 			Host: w.Host, Namespace: w.Key.Namespace, Ticket: slot, Urgent: w.Rank == throttle.Urgent,
 		})
-		if busy != nil {
-			t.Errorf("%s has no slot: %s", w.Key, busy.WaitsFor)
+		if obstacle != nil {
+			t.Errorf("%s has no slot: %s", w.Key, obstacle.WaitsFor)
 			return
 		}
 		t.names <- w.Key.Namespace + "/" + w.Key.Name
@@ -56,9 +56,9 @@ func end(slots ...*throttle.Ticket) {
 	}
 }
 
-// waits queues a key with a lease of an hour.
-func (t *trial) waits(namespace, name string, rank throttle.Rank, since time.Time) {
-	t.enqueue(throttle.Waiter{
+// queue queues a key with a lease of an hour.
+func (t *trial) queue(namespace, name string, rank throttle.Rank, since time.Time) {
+	t.enqueue(throttle.QueuedKey{
 		Key: pipeline.Key{Namespace: namespace, Name: name}, Want: 1, Rank: rank, Since: since,
 	}, time.Hour)
 }
@@ -70,7 +70,7 @@ func TestAQueueIsOrderedByRankAndTime(t *testing.T) {
 		for i, rank := range []throttle.Rank{
 			throttle.Refresh, throttle.Wanted, throttle.Urgent, throttle.Refresh, throttle.Wanted,
 		} {
-			t.waits("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
+			t.queue("one", fmt.Sprint(i), rank, now.Add(-time.Duration(i)*time.Second))
 		}
 		end(slot)
 		t.starts("one/2", "one/4", "one/1", "one/3", "one/0")
@@ -82,10 +82,10 @@ func TestNamespacesTakeTurns(t *testing.T) {
 		now := time.Now()
 		slots := []*throttle.Ticket{t.granted(on("a", "one")), t.granted(on("a", "two"))}
 		for i := range 4 {
-			t.waits("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
+			t.queue("one", fmt.Sprint(i), throttle.Urgent, now.Add(time.Duration(i)))
 		}
-		t.waits("two", "0", throttle.Refresh, now.Add(time.Second))
-		t.waits("two", "1", throttle.Refresh, now.Add(2*time.Second))
+		t.queue("two", "0", throttle.Refresh, now.Add(time.Second))
+		t.queue("two", "1", throttle.Refresh, now.Add(2*time.Second))
 		end(slots...)
 		order := t.order()
 		if len(order) != 6 || slices.Index(order, "two/0") > 1 || slices.Index(order, "two/1") > 3 {
@@ -99,17 +99,17 @@ func TestAnEditedKeyKeepsItsPlaceInTheQueue(t *testing.T) {
 		now := time.Now()
 		slot := t.granted(on("a", "one"))
 		for i := range 3 {
-			t.waits("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
+			t.queue("one", fmt.Sprint(i), throttle.Wanted, now.Add(time.Duration(i)))
 		}
 		edited := pipeline.Key{Namespace: "one", Name: "0"}
-		t.enqueue(throttle.Waiter{
+		t.enqueue(throttle.QueuedKey{
 			Key: edited, Want: 2, Rank: throttle.Wanted, Since: now.Add(time.Minute),
 		}, time.Hour)
-		if t.Waits(edited, 1) {
-			t.Error("the old want waits")
+		if t.IsQueued(edited, 1) {
+			t.Error("the old want is queued")
 		}
-		if !t.Waits(edited, 2) {
-			t.Error("the new want does not wait")
+		if !t.IsQueued(edited, 2) {
+			t.Error("the new want is not queued")
 		}
 		end(slot)
 		t.starts("one/0", "one/1", "one/2")
@@ -119,8 +119,8 @@ func TestAnEditedKeyKeepsItsPlaceInTheQueue(t *testing.T) {
 func TestAKeyIsNotStartedAfterItsLease(t *testing.T) {
 	try(t, perHost(3), func(t *trial) {
 		one, two := t.granted(on("a", "one")), t.granted(on("a", "one"))
-		t.enqueue(throttle.Waiter{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
-		t.waits("one", "long", throttle.Wanted, time.Now())
+		t.enqueue(throttle.QueuedKey{Key: pipeline.Key{Namespace: "one", Name: "short"}}, time.Second)
+		t.queue("one", "long", throttle.Wanted, time.Now())
 		pass(2 * time.Second)
 		end(one, two)
 		t.starts("one/long")
@@ -132,8 +132,8 @@ func TestAPauseStopsTheQueueExceptForAnUrgentKey(t *testing.T) {
 		slot := t.granted(on("a", "one"))
 		slot.Pause(3 * time.Second)
 		slot.End()
-		t.waits("one", "0", throttle.Wanted, time.Now())
-		t.waits("two", "urgent", throttle.Urgent, time.Now())
+		t.queue("one", "0", throttle.Wanted, time.Now())
+		t.queue("two", "urgent", throttle.Urgent, time.Now())
 		synctest.Wait()
 		if len(t.names) != 1 || <-t.names != "two/urgent" {
 			t.Error("not only the urgent key was started during the pause")
@@ -148,19 +148,19 @@ func TestNoNamespaceFillsTheQueues(t *testing.T) {
 		room := func(namespace string) (n int) {
 			for before := -1; before < t.Queued(); n++ {
 				before = t.Queued()
-				t.enqueue(throttle.Waiter{
+				t.enqueue(throttle.QueuedKey{
 					Key: pipeline.Key{Namespace: namespace, Name: fmt.Sprint(n)}, Since: time.Now(), Bytes: 1<<20 - 512,
 				}, time.Minute)
 			}
 			return n - 1
 		}
 		if one, two, three := room("one"), room("two"), room("three"); one != 16 || two != 8 || three != 4 {
-			t.Errorf("%d, %d and %d keys wait", one, two, three)
+			t.Errorf("%d, %d and %d keys are queued", one, two, three)
 		}
 		end(slot)
 		pass(3 * time.Minute)
 		if n := t.Queued(); n != 0 {
-			t.Errorf("%d keys still wait", n)
+			t.Errorf("%d keys are still queued", n)
 		}
 	})
 }
@@ -168,8 +168,8 @@ func TestNoNamespaceFillsTheQueues(t *testing.T) {
 func TestStopWaitsForStartedKeysAndStartsNoMore(t *testing.T) {
 	try(t, perHost(1), func(t *trial) {
 		slot := t.granted(on("a", "one"))
-		t.waits("one", "0", throttle.Wanted, time.Now())
-		t.waits("one", "1", throttle.Wanted, time.Now())
+		t.queue("one", "0", throttle.Wanted, time.Now())
+		t.queue("one", "1", throttle.Wanted, time.Now())
 		end(slot)
 		synctest.Wait()
 		began := time.Now()
@@ -186,8 +186,8 @@ func TestStartedKeysCountAgainstTheSlots(t *testing.T) {
 	cfg.Slots = 2
 	try(t, cfg, func(t *trial) {
 		one, two := t.granted(on("a", "one")), t.granted(on("b", "one"))
-		t.waits("one", "0", throttle.Wanted, time.Now())
-		t.waits("one", "1", throttle.Wanted, time.Now())
+		t.queue("one", "0", throttle.Wanted, time.Now())
+		t.queue("one", "1", throttle.Wanted, time.Now())
 		pass(time.Second)
 		one.Release()
 		synctest.Wait()

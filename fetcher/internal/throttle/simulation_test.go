@@ -218,7 +218,7 @@ func (f *fetcher) work() {
 
 func (f *fetcher) handle(m message, backlog bool) {
 	s := f.s
-	if m.due && f.throttle.Waits(m.key, uint64(m.want)) {
+	if m.due && f.throttle.IsQueued(m.key, uint64(m.want)) {
 		f.park(m)
 		return
 	}
@@ -229,8 +229,8 @@ func (f *fetcher) handle(m message, backlog bool) {
 	if stale {
 		return
 	}
-	slot, busy := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
-	if busy != nil {
+	slot, obstacle := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
+	if obstacle != nil {
 		f.park(m)
 		return
 	}
@@ -255,7 +255,7 @@ func (f *fetcher) park(m message) {
 	}
 	timer := s.setTimer(have, &m, lease)
 	s.mu.Unlock()
-	f.throttle.Enqueue(&throttle.Waiter{
+	f.throttle.Enqueue(&throttle.QueuedKey{
 		Key: m.key, Host: host, Want: uint64(m.want), Rank: throttle.Wanted, Since: m.since, Bytes: 300,
 		Until: time.Now().Add(lease), Start: func(slot *throttle.Ticket) { f.claim(m, timer, slot) },
 	})
@@ -276,8 +276,8 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Ticket) {
 		return
 	}
 	s.message() // read the want
-	_, busy := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Ticket: slot})
-	if busy != nil {
+	_, obstacle := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Ticket: slot})
+	if obstacle != nil {
 		f.park(m)
 		return
 	}
@@ -427,7 +427,7 @@ func TestOtherFetchersGetTheKeysOfAKilledOne(t *testing.T) {
 		s.mu.Lock()
 		missing := 0
 		for k, have := range s.keys {
-			if !other.throttle.Waits(k, uint64(have.want)) && !have.fetched {
+			if !other.throttle.IsQueued(k, uint64(have.want)) && !have.fetched {
 				missing++
 			}
 		}

@@ -38,8 +38,8 @@ type TicketRequest struct {
 	Urgent bool
 }
 
-// Busy explains why a GET has to wait.
-type Busy struct {
+// Obstacle explains why a GET may not start now.
+type Obstacle struct {
 	WaitsFor v1.WaitsFor
 	// Pause is the rest of the host's pause, or the time until a budget is refilled.
 	Pause time.Duration
@@ -65,8 +65,8 @@ type Throttle struct {
 	namespaces map[string]*namespace
 	// taken counts the slots of the process that are taken.
 	taken int
-	// queued has the waiting keys, and bytes is their memory.
-	queued map[pipeline.Key]*Waiter
+	// queued has the queued keys, and bytes is their memory.
+	queued map[pipeline.Key]*QueuedKey
 	bytes  int
 	// claim is the moving average of the duration of claims.
 	claim time.Duration
@@ -80,7 +80,7 @@ type Throttle struct {
 func New(cfg Config) *Throttle {
 	return &Throttle{
 		cfg: cfg, claim: firstClaim,
-		hosts: map[string]*host{}, namespaces: map[string]*namespace{}, queued: map[pipeline.Key]*Waiter{},
+		hosts: map[string]*host{}, namespaces: map[string]*namespace{}, queued: map[pipeline.Key]*QueuedKey{},
 	}
 }
 
@@ -92,8 +92,8 @@ func (t *Throttle) Stop() {
 	t.running.Wait()
 }
 
-// Acquire returns a slot, or the reason why there is none. It may block for a moment.
-func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Busy) {
+// Acquire returns a slot, or the obstacle. It may wait for a moment.
+func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Obstacle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -109,17 +109,17 @@ func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Busy) {
 		t.claim = average(t.claim, now.Sub(ticket.began))
 		ticket.state = claimed
 	}
-	busy := t.busy(ticket, now)
+	obstacle := t.obstacle(ticket, now)
 	switch {
-	case busy == nil:
+	case obstacle == nil:
 		ticket.take(now)
-	case !t.await(ticket, t.patience(ticket, busy.WaitsFor, now)):
-		return nil, busy
+	case !t.await(ticket, t.patience(ticket, obstacle.WaitsFor, now)):
+		return nil, obstacle
 	}
 	return ticket, nil
 }
 
-// await waits in memory for a slot, without the lock, and reports whether it was granted.
+// await waits for a slot, without the lock, and reports whether it was granted.
 func (t *Throttle) await(ticket *Ticket, wait time.Duration) bool {
 	lane, h := ticket.lane, ticket.lane.host
 	ticket.granted = make(chan struct{})

@@ -40,23 +40,23 @@ func perHost(n int) throttle.Config {
 
 func (t *trial) granted(r throttle.TicketRequest) *throttle.Ticket {
 	t.Helper()
-	slot, busy := t.Acquire(r)
-	if busy != nil {
-		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, busy.WaitsFor)
+	slot, obstacle := t.Acquire(r)
+	if obstacle != nil {
+		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, obstacle.WaitsFor)
 	}
 	return slot
 }
 
 func (t *trial) refused(r throttle.TicketRequest, want v1.WaitsFor) time.Duration {
 	t.Helper()
-	_, busy := t.Acquire(r)
-	if busy == nil {
+	_, obstacle := t.Acquire(r)
+	if obstacle == nil {
 		t.Fatalf("%s for %s has a slot", r.Host, r.Namespace)
 	}
-	if busy.WaitsFor != want {
-		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, busy.WaitsFor, want)
+	if obstacle.WaitsFor != want {
+		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, obstacle.WaitsFor, want)
 	}
-	return busy.Pause
+	return obstacle.Pause
 }
 
 // paused makes a GET whose response requests a pause of an hour.
@@ -270,7 +270,7 @@ func TestHostsAreCountedByState(t *testing.T) {
 		t.granted(on("b", "one"))
 		t.refused(on("b", "one"), v1.WaitsFor_WAITS_FOR_HOST)
 		pass(time.Minute) // the host is slow
-		t.Enqueue(&throttle.Waiter{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
+		t.Enqueue(&throttle.QueuedKey{Host: "b", Key: pipeline.Key{Namespace: "one"}, Until: time.Now().Add(time.Minute)})
 		expect(0, 1, 1)
 		slot.Pause(time.Hour)
 		expect(1, 1, 0)

@@ -27,7 +27,7 @@ type Ticket struct {
 	state  state
 	// began is the start of the claim, and then of the GET.
 	began time.Time
-	// granted is closed when a request that waits in memory gets its slot.
+	// granted is closed when a request that waits in Acquire gets its slot.
 	granted chan struct{}
 }
 
