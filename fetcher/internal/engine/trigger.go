@@ -12,7 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trigger is a decoded message, which requests a fetch. It does not change.
+// trigger is a decoded message or a claimed key, which requests a fetch. It does not change any more. Engine.confirm
+// replaces the trigger of an attempt by a copy with the want in the stream.
 type trigger struct {
 	kind pipeline.Kind
 	key  pipeline.Key
