@@ -208,7 +208,7 @@ func asker(name string) string {
 // seconds returns t in UTC without a fraction.
 func seconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// Fence orders the triggers of one key. A result is stale if its fence is not newer than the one in
+// Fence orders the triggers of one key. A result is late if its fence is not newer than the one in
 // the status annotation.
 type Fence struct {
 	// Epoch is when the stream of requests was created, in Unix milliseconds. It comes first,
@@ -263,7 +263,8 @@ func (f *Fence) UnmarshalText(text []byte) error {
 	if errEpoch != nil || errSeq != nil || epoch < 0 || epoch > MaxEpoch {
 		return errors.New("fence does not have the form epoch.sequence")
 	}
-	if *f = (Fence{}); epoch < MaxEpoch {
+	*f = Fence{}
+	if epoch < MaxEpoch {
 		*f = Fence{Epoch: epoch, Seq: seq}
 	}
 	return nil

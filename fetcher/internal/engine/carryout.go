@@ -108,7 +108,8 @@ func (e *Engine) setTimer(ctx context.Context, a *attempt, r reaction) (sequence
 // publish publishes the dead letter, within the budget, and the result of a reaction.
 func (e *Engine) publish(ctx context.Context, a *attempt, r *reaction) error {
 	if r.deadLetter != nil {
-		if r.dropped = !e.publishDeadLetter(ctx, a, r.deadLetter); r.dropped {
+		r.dropped = !e.publishDeadLetter(ctx, a, r.deadLetter)
+		if r.dropped {
 			e.deps.Metrics.deadLettersDropped.Inc()
 		}
 	}

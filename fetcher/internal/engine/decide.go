@@ -193,7 +193,8 @@ func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random flo
 		if t.interval() > 0 {
 			cause, interval, r.at = v1.Cause_CAUSE_REFRESH, t.interval(), s.Refresh.After(now, t.want.GetUrl(), t.interval())
 		}
-		if paused = asked.After(r.at); paused {
+		paused = asked.After(r.at)
+		if paused {
 			r.at = asked
 		}
 	}
@@ -205,15 +206,14 @@ func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random flo
 		!givesUp && !known && (attempts == reportAfter || r.wait > withholdFor)
 
 	r.timer = t.dueAfter(f, publish, cause, now)
-	if r.timer.Attempts = attempts; givesUp {
-		r.timer.Attempts, r.timer.ReplayOf, r.timer.GaveUp = 0, 0, true
-	}
+	r.timer.Attempts = attempts
 	said := t.failureMessage(f, r.at, now)
 	said.GaveUp, said.Again = givesUp, again
 	if paused {
 		r.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
 	if givesUp {
+		r.timer.Attempts, r.timer.ReplayOf, r.timer.GaveUp = 0, 0, true
 		said.Interval = durationpb.New(interval)
 		r.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),

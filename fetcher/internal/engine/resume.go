@@ -66,7 +66,8 @@ func (e *Engine) Resume(ctx context.Context) (resumed int, err error) {
 			continue
 		}
 		wait := soon[key.Namespace]
-		if soon[key.Namespace] += resumePause; wait > resumeWithin {
+		soon[key.Namespace] += resumePause
+		if wait > resumeWithin {
 			wait = time.Duration(e.deps.Random() * float64(resumeWithin))
 		}
 		_, err = e.deps.Client.ReplaceTimer(ctx, due, now.Add(wait), m.Sequence)

@@ -91,7 +91,8 @@ func (t *Ticket) advance(to state) {
 		t.count(-1, 0)
 		h.mean = average(h.mean, now.Sub(t.began))
 	}
-	if t.state = to; to == ended {
+	t.state = to
+	if to == ended {
 		throttle.taken--
 	}
 	throttle.assignSlots(t.lane, now)
