@@ -167,7 +167,8 @@ func (m *meter) matches(arg any) (func(args ...ref.Val) ref.Val, error) {
 		if !isText {
 			return types.MaybeNoSuchOverloadErr(args[0])
 		}
-		if m.left -= instructions * (1 + len(text)); m.exceeded() {
+		m.left -= instructions * (1 + len(text))
+		if m.exceeded() {
 			return errExceeded
 		}
 		return types.Bool(compiled.MatchString(string(text)))

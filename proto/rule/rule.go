@@ -205,7 +205,8 @@ func limit(ast *celast.AST) error {
 					continue
 				}
 				n, err := patternSize(call.Args()[len(call.Args())-1].AsLiteral()) // nil without a literal
-				if size += n; err == nil && size > maxPattern {
+				size += n
+				if err == nil && size > maxPattern {
 					err = errPatterns
 				}
 				if err != nil {

@@ -100,7 +100,8 @@ func (m *meter) encode(v ref.Val) (text []byte, cause Cause) {
 		text = v
 	default:
 		// A small value may repeat a large part many times.
-		if m.left = MaxBody; !m.weigh(v, 1) {
+		m.left = MaxBody
+		if !m.weigh(v, 1) {
 			return nil, TooLarge
 		}
 		native, err := v.ConvertToNative(reflect.TypeFor[any]())
@@ -150,7 +151,8 @@ func (m *meter) certs(args ...ref.Val) ref.Val {
 	all := []any{}
 	for rest := string(text); rest != ""; {
 		line, after, _ := strings.Cut(rest, "\n")
-		if line = strings.TrimRight(line, blanks); line == "" {
+		line = strings.TrimRight(line, blanks)
+		if line == "" {
 			rest = after
 			continue
 		} else if line != beginCertificate {

@@ -85,7 +85,8 @@ type Folder struct {
 // OpenFolder creates a folder if needed, and locks it. An empty dir means a temporary folder. Errors contain the name
 // of the program, and wrap ErrInUse if the folder is locked.
 func OpenFolder(dir, program string) (f Folder, err error) {
-	if f.Temporary = dir == ""; f.Temporary {
+	f.Temporary = dir == ""
+	if f.Temporary {
 		f.Dir, err = os.MkdirTemp("", strings.ReplaceAll(program, " ", "-")+"-")
 	} else if f.Dir, err = filepath.Abs(dir); err == nil {
 		err = os.MkdirAll(f.Dir, 0o700)

@@ -22,7 +22,8 @@ func Webhook(
 		if json.NewDecoder(r.Body).Decode(review) != nil || review.Request == nil {
 			return
 		}
-		if review.Response = respond(review.Request); review.Response == nil {
+		review.Response = respond(review.Request)
+		if review.Response == nil {
 			review.Response = &admission.AdmissionResponse{Allowed: true}
 		}
 		review.Response.UID, review.Request = review.Request.UID, nil

@@ -37,7 +37,8 @@ type credentials struct {
 func (c credentials) sends() bool {
 	if c.entry != nil {
 		for name := range c.entry.Headers {
-			if name = http.CanonicalHeaderKey(name); name != "User-Agent" && name != "Accept" {
+			name = http.CanonicalHeaderKey(name)
+			if name != "User-Agent" && name != "Accept" {
 				return true
 			}
 		}
@@ -163,7 +164,8 @@ func newIdentity(certificate, key, authorities []byte) (*clientIdentity, error) 
 		id.Certificates = []tls.Certificate{pair}
 	}
 	if len(authorities) > 0 {
-		if id.Roots = x509.NewCertPool(); !id.Roots.AppendCertsFromPEM(authorities) {
+		id.Roots = x509.NewCertPool()
+		if !id.Roots.AppendCertsFromPEM(authorities) {
 			return nil, errors.New("no PEM certificate of an authority")
 		}
 	}

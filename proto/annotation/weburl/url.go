@@ -101,7 +101,8 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 // section 5.2), or the reason why there is none. Servers write odd ones, so an invisible character, a
 // lone percent sign and an empty port are no mistakes here.
 func Resolve(base, location string) (canonical, wrong string) {
-	if location, _, _ = strings.Cut(location, "#"); len(location) > MaxTargetBytes {
+	location, _, _ = strings.Cut(location, "#")
+	if len(location) > MaxTargetBytes {
 		return "", TooLong
 	}
 	from, to := reference.FindStringSubmatch(base), reference.FindStringSubmatch(location)
