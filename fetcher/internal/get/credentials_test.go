@@ -157,6 +157,8 @@ var _ = Describe("credentials", func() {
 				URL:       url,
 			})
 		}
+		other := client.Resolve(get.Request{Namespace: "other", URL: "https://data.example.com/api"})
+		Expect(other.MayCarry()).To(BeFalse(), "without an entry, a request needs no signature")
 		for _, url := range []string{
 			"https://data.example.com/api", "https://data.example.com/", "http://data.example.com/",
 			"https://data.example.com:8443/",
