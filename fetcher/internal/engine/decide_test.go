@@ -92,6 +92,7 @@ func TestDecide(t *testing.T) {
 	has := func(body string) *v1.Due {
 		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
 	}
+	hasA := func(d *v1.Due) { d.Cached = has("a").GetCached() }
 	with := func(d *v1.Due, change func(*v1.Due)) *v1.Due { change(d); return d }
 	failing := func(attempts uint32, change func(*v1.Due)) *v1.Due {
 		return with(&v1.Due{
@@ -114,119 +115,119 @@ func TestDecide(t *testing.T) {
 		end      attemptEnd
 		want     string
 	}{
-		"a first body":  {0, nil, 0, nil, says("a"), "content, ack, no timer | a"},
-		"with refresh":  {minutes, nil, 0, nil, says("a"), `content, ack | refresh has a"a" | a`},
-		"the same body": {minutes, has("a"), 0, nil, says("a"), `unmodified, ack | refresh has a"a"`},
-		"another body":  {minutes, has("a"), 0, nil, says("b"), `content, ack | refresh has b"b" | b, read first`},
-		"304":           {minutes, has("a"), 0, nil, notModified, `unmodified, ack | refresh has a"a"`},
+		"a first body":  {end: says("a"), want: "content, ack, no timer | a"},
+		"with refresh":  {interval: minutes, end: says("a"), want: `content, ack | refresh has a"a" | a`},
+		"the same body": {interval: minutes, past: has("a"), end: says("a"), want: `unmodified, ack | refresh has a"a"`},
+		"304":           {interval: minutes, past: has("a"), end: notModified, want: `unmodified, ack | refresh has a"a"`},
+		"another body": {
+			interval: minutes, past: has("a"), end: says("b"), want: `content, ack | refresh has b"b" | b, read first`,
+		},
 		"a short recovery": {
-			minutes, with(failing(1, withheld), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 0, nil, says("a"),
-			`unmodified, ack | refresh has a"a"`,
+			interval: minutes, past: with(failing(1, withheld), hasA), end: says("a"),
+			want: `unmodified, ack | refresh has a"a"`,
 		},
 		"a recovery": {
-			minutes, with(failing(3, reported(hour)), func(d *v1.Due) { d.Cached = has("a").GetCached() }), 0, nil, says("a"),
-			`recovered, ack | refresh has a"a" | a, read first`,
+			interval: minutes, past: with(failing(3, reported(hour)), hasA), end: says("a"),
+			want: `recovered, ack | refresh has a"a" | a, read first`,
 		},
 		"a body after a long time": {
-			minutes, has("a"), minutes, nil, says("b"),
-			`content, ack | refresh has a"a" | b, read first`,
+			interval: minutes, past: has("a"), took: minutes, end: says("b"),
+			want: `content, ack | refresh has a"a" | b, read first`,
 		},
 		"another digest": {
-			0, has("a"), 0, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
-			"gave_up, ack | recheck in 1h0m0s DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
+			past: has("a"), change: func(w *v1.Want) { w.Sha256 = "a" }, end: says("evil"),
+			want: "gave_up, ack | recheck in 1h0m0s DigestMismatch 0 reported 0s ago failing for 0s gave up has a" +
 				" | DigestMismatch in attempt 1, next in WAIT, gave up, read first | dead letter",
 		},
 		"other content than the pinned one, with an interval": {
-			minutes, has("a"), 0, func(w *v1.Want) { w.Sha256 = "a" }, says("evil"),
-			`content, ack | refresh has evil"evil" | evil, read first`,
+			interval: minutes, past: has("a"), change: func(w *v1.Want) { w.Sha256 = "a" }, end: says("evil"),
+			want: `content, ack | refresh has evil"evil" | evil, read first`,
 		},
 		"in sync": {
-			minutes, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			attemptEnd{outcome: inSync},
-			`in_sync, ack | refresh has a"a"`,
+			interval: minutes, change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: attemptEnd{outcome: inSync},
+			want: `in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
-			0, nil, 0, func(w *v1.Want) { w.Cached = has("a").GetCached() },
-			attemptEnd{outcome: inSync},
-			"in_sync, ack",
+			change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: attemptEnd{outcome: inSync},
+			want: "in_sync, ack",
 		},
 
 		"a first failure": {
-			0, nil, 0, nil, status(500, 0),
-			"retry, ack | retry in 2s after 1 BadStatus 500 withheld failing for 0s",
+			end:  status(500, 0),
+			want: "retry, ack | retry in 2s after 1 BadStatus 500 withheld failing for 0s",
 		},
 		"a failure after a long time": {
-			0, nil, minutes, nil, status(500, 0),
-			"retry, ack | retry in 2s after 1 failing for 0s",
+			took: minutes, end: status(500, 0),
+			want: "retry, ack | retry in 2s after 1 failing for 0s",
 		},
 		"a second one": {
-			0, failing(1, withheld), 0, nil, status(502, 0), "retry, ack" +
+			past: failing(1, withheld), end: status(502, 0), want: "retry, ack" +
 				" | retry in 4s after 2 BadStatus 502 withheld failing for 1m0s",
 		},
 		"a third one": {
-			0, failing(2, withheld), 0, nil, status(500, 0),
-			"retry, ack | retry in 8s after 3 BadStatus 500 reported 0s ago failing for 1m0s" +
+			past: failing(2, withheld), end: status(500, 0),
+			want: "retry, ack | retry in 8s after 3 BadStatus 500 reported 0s ago failing for 1m0s" +
 				" | BadStatus in attempt 3, next in 8s, read first",
 		},
 		"the last one": {
-			0, failing(3, reported(time.Minute)), 0, nil, status(500, 0),
-			"gave_up, ack | recheck in 1h0m0s BadStatus 500 reported 0s ago failing for 1m0s gave up" +
+			past: failing(3, reported(time.Minute)), end: status(500, 0),
+			want: "gave_up, ack | recheck in 1h0m0s BadStatus 500 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 4, next in 1h0m0s, gave up, read first | dead letter",
 		},
 		"a withheld failure after a reported one": {
-			minutes, failing(0, reported(time.Minute)), 0, nil,
-			attemptEnd{failure: &failure{Error: get.Error{Class: timeout}}},
-			"retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
+			interval: minutes, past: failing(0, reported(time.Minute)),
+			end:  attemptEnd{failure: &failure{Error: get.Error{Class: timeout}}},
+			want: "retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
-			minutes, nil, 0, nil, status(404, 0),
-			"gave_up, ack | refresh BadStatus 404 reported 0s ago failing for 0s gave up" +
+			interval: minutes, end: status(404, 0),
+			want: "gave_up, ack | refresh BadStatus 404 reported 0s ago failing for 0s gave up" +
 				" | BadStatus in attempt 1, next in WAIT, gave up | dead letter",
 		},
 		"the same again": {
-			minutes, failing(0, reported(5*time.Minute)), 0, nil, status(404, 0),
-			"gave_up, ack | refresh BadStatus 404 reported 5m0s ago failing for 5m0s gave up | dead letter",
+			interval: minutes, past: failing(0, reported(5*time.Minute)), end: status(404, 0),
+			want: "gave_up, ack | refresh BadStatus 404 reported 5m0s ago failing for 5m0s gave up | dead letter",
 		},
 		"the same again after half an hour": {
-			0, failing(0, reported(30*time.Minute)), 0, nil, status(404, 0), "gave_up, ack" +
+			past: failing(0, reported(30*time.Minute)), end: status(404, 0), want: "gave_up, ack" +
 				" | recheck in 1h0m0s BadStatus 404 reported 0s ago" +
 				" failing for 30m0s gave up | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"the same when the key becomes stale": {
-			5 * time.Minute, failing(0, reported(16*time.Minute)), 0, nil, status(404, 0), "gave_up, ack" +
+			interval: 5 * time.Minute, past: failing(0, reported(16*time.Minute)), end: status(404, 0), want: "gave_up, ack" +
 				" | refresh BadStatus 404 reported 0s ago" +
 				" failing for 16m0s gave up | BadStatus in attempt 1, next in WAIT, gave up, again, read first | dead letter",
 		},
 		"the same after a credential was added": {
-			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), 0, nil, status(401, 0),
-			"gave_up, ack | recheck in 1h0m0s BadStatus 401 reported 0s ago failing for 1m0s gave up" +
+			past: with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), end: status(401, 0),
+			want: "gave_up, ack | recheck in 1h0m0s BadStatus 401 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"the same for a replay": {
-			0, with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), 0, nil, status(404, 0),
-			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 1m0s gave up" +
+			past: with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.ReplayOf = 7 }), end: status(404, 0),
+			want: "gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
 		"a failed fetch on demand": {
-			0, nil, 0, func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, status(404, 0),
-			"gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 0s gave up" +
+			change: func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_NOW }, end: status(404, 0),
+			want: "gave_up, ack | recheck in 1h0m0s BadStatus 404 reported 0s ago failing for 0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again | dead letter",
 		},
 		"a failure with a body": {
-			minutes, has("a"), 0, nil, status(503, 0), "retry, ack" +
+			interval: minutes, past: has("a"), end: status(503, 0), want: "retry, ack" +
 				" | retry in 2s after 1 BadStatus 503 withheld failing for 0s has a",
 		},
 		"a short pause": {
-			0, nil, 0, nil, status(429, 30*time.Second),
-			"retry, ack | retry in 30.2s after 1 BadStatus 429 withheld failing for 0s waits for PAUSE",
+			end:  status(429, 30*time.Second),
+			want: "retry, ack | retry in 30.2s after 1 BadStatus 429 withheld failing for 0s waits for PAUSE",
 		},
 		"a long pause": {
-			0, nil, 0, nil, status(403, 20*time.Minute), "retry, ack" +
+			end: status(403, 20*time.Minute), want: "retry, ack" +
 				" | retry in 20m0.2s after 1 BadStatus 403 reported 0s ago failing for 0s" +
 				" waits for PAUSE | BadStatus in attempt 1, next in 20m0.2s, as the host asked",
 		},
 		"too long a pause": {
-			minutes, failing(3, withheld), 0, nil, status(503, 24*hour), "gave_up, ack" +
+			interval: minutes, past: failing(3, withheld), end: status(503, 24*hour), want: "gave_up, ack" +
 				" | refresh in 1h0m0s BadStatus 503 reported 0s ago" +
 				" failing for 1m0s gave up waits for PAUSE | BadStatus in attempt 4, next in 1h0m0s, gave up, as the host asked" +
 				", read first" +
@@ -234,34 +235,33 @@ func TestDecide(t *testing.T) {
 		},
 
 		"no slot": {
-			0, nil, 0, nil, queue(v1.WaitsFor_WAITS_FOR_HOST, 0),
-			"parked, ack | parked in 40s waits for HOST for 0s queued",
+			end:  queue(v1.WaitsFor_WAITS_FOR_HOST, 0),
+			want: "parked, ack | parked in 40s waits for HOST for 0s queued",
 		},
 		"its lease": {
-			0, &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, 0, nil, queue(0, 0),
-			"waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
+			past: &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, end: queue(0, 0),
+			want: "waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
 		},
 		"a pause": {
-			0, nil, 0, nil, queue(v1.WaitsFor_WAITS_FOR_PAUSE, 2*time.Minute),
-			"parked, ack | parked in 2m4s waits for PAUSE for 0s",
+			end:  queue(v1.WaitsFor_WAITS_FOR_PAUSE, 2*time.Minute),
+			want: "parked, ack | parked in 2m4s waits for PAUSE for 0s",
 		},
 		"no budget": {
-			0, failing(2, withheld), 0, nil,
-			attemptEnd{parking: &parking{
+			past: failing(2, withheld), end: attemptEnd{parking: &parking{
 				Obstacle: throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute},
 			}},
-			"parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
+			want: "parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			0, nil, 0, nil, attemptEnd{failure: poisoned()}, "gave_up, ack" +
+			end: attemptEnd{failure: poisoned()}, want: "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
-		"a replaced want":   {0, nil, 0, nil, attemptEnd{outcome: superseded}, "superseded, ack"},
-		"a lagging replica": {0, nil, 0, nil, attemptEnd{outcome: postponed, wait: 1}, "postponed, retry"},
-		"a drain":           {0, nil, 0, nil, attemptEnd{outcome: postponed}, "postponed, give_back"},
+		"a replaced want":   {end: attemptEnd{outcome: superseded}, want: "superseded, ack"},
+		"a lagging replica": {end: attemptEnd{outcome: postponed, wait: 1}, want: "postponed, retry"},
+		"a drain":           {end: attemptEnd{outcome: postponed}, want: "postponed, give_back"},
 		"garbage": {
-			0, nil, 0, nil, attemptEnd{outcome: malformed, failure: unhandled("", nil)}, "malformed, dead_letter",
+			end: attemptEnd{outcome: malformed, failure: unhandled("", nil)}, want: "malformed, dead_letter",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
