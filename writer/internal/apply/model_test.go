@@ -232,9 +232,11 @@ func (m *model) fault(r *http.Request) (lost, refused bool) {
 	lost, refused = m.rand.IntN(20) == 0, m.rand.IntN(20) == 0
 	if lost || refused {
 		m.log("  request lost=%v refused=%v", lost, refused)
-		// After three of them in a row the writer gives up, because the server is ready.
-		if m.faults++; m.faults >= 3 && m.server.object != nil {
-			m.possible[string(m.server.object.UID)+" "+pipeline.Reason(v1.FailureClass_FAILURE_CLASS_WRITE_FAILED)] = true
+		m.faults++
+		for _, r := range m.batch {
+			if m.faults >= 3 { // in a row, the writer gives up, because the server is ready
+				m.possible[r.GetWant().GetUid()+" "+pipeline.Reason(v1.FailureClass_FAILURE_CLASS_WRITE_FAILED)] = true
+			}
 		}
 	}
 	m.lost = lost
