@@ -291,9 +291,11 @@ var _ = It("a 401 or 403 says which credential was sent", func(ctx SpecContext) 
 	Expect(refusal("team-a", "/").Credential).To(Equal("entry 2 of the header file"))
 	Expect(refusal("team-b", "/").Credential).To(BeEmpty())
 	Expect(refusal("team-b", "/").Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL))
+	Expect(refusal("team-b", "/?to=/").Redirected).To(BeFalse(), "the host itself refused")
 	elsewhere := refusal("team-a", "/?to=http://"+hostPort("other.example.com", port)+"/")
 	Expect(elsewhere.Credential).To(BeEmpty())
 	Expect(elsewhere.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED), "another host refused")
+	Expect(elsewhere.Redirected).To(BeTrue(), "which pauses no host")
 	Expect(client.Credential("team-a", urlOf(port, "/"))).
 		To(Equal("the credential of entry 2 of the header file is sent"))
 	Expect(client.Credential("team-b", urlOf(port, "/"))).
