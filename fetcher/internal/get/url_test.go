@@ -90,6 +90,15 @@ var _ = Describe("the path and the query of a URL", func() {
 		Entry(nil, "/{x}#fragment", "/{x}"),
 	)
 
+	It("of a Location may have a space or the length of a presigned URL", func(ctx SpecContext) {
+		presigned := "/x?sig=" + strings.Repeat("s", 8000)
+		l := recordLines("/x?scope=openid profile", presigned)
+		for n := range l.locations {
+			must(client().Do(ctx, get.Request{URL: urlOf(l.port, fmt.Sprintf("/start/%d", n))}))
+		}
+		Expect(l.targets()).To(Equal([]string{"/x?scope=openid%20profile", presigned}))
+	})
+
 	It("are the same as those of curl for any Location", func(ctx SpecContext) {
 		curl, err := exec.LookPath("curl")
 		if err != nil {
