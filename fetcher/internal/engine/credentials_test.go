@@ -127,8 +127,13 @@ var _ = Describe("Credentials", func() {
 		Expect(sent()).To(Equal([]string{"/moved ", "/private/moved " + secret, "/moved "}))
 	})
 
+	It("are sent for every want by a fetcher without trusted keys", func() {
+		w.fetcher(func(o *fetcherOptions) { o.get = f.get }).fetch(w.want(o.URL + "/private/a"))
+		Expect(sent()).To(Equal([]string{"/private/a " + secret}))
+	})
+
 	It("separate the GETs of namespaces that may send others, be it a body, a 304 or a failure", func() {
-		namespaces := []string{"a", "b", "c", "none", "neither"}
+		namespaces := []string{"none", "a", "b", "neither", "c"}
 		// visit makes the fetcher handle a message of each namespace, and returns the requests.
 		visit := func(message func(namespace string)) []string {
 			GinkgoHelper()
@@ -143,7 +148,7 @@ var _ = Describe("Credentials", func() {
 			return w.timerOf(pipeline.Key{Namespace: namespace, Name: key.Name, Key: key.Key}).Due
 		}
 		each := []string{
-			"/moved ", "/private/moved of a", "/moved ", "/private/moved of b", "/moved ", "/private/moved ",
+			"/moved ", "/private/moved ", "/moved ", "/private/moved of a", "/moved ", "/private/moved of b",
 		}
 		Expect(visit(func(namespace string) {
 			w.publish(signed("/moved", in(namespace), every(time.Hour)))
@@ -159,10 +164,14 @@ var _ = Describe("Credentials", func() {
 		w.clock.Advance(time.Hour)
 		Expect(visit(func(namespace string) { w.fire(due(namespace)) })).To(Equal(each))
 		Expect(w.results()).To(BeEmpty())
-		By("failing")
-		status = http.StatusNotFound
+		By("failing, soon and for good")
+		status = http.StatusInternalServerError
 		w.clock.Advance(time.Hour)
 		Expect(visit(func(namespace string) { w.publish(signed("/moved", in(namespace))) })).To(Equal(each))
+		status = http.StatusNotFound
+		w.clock.Advance(time.Minute)
+		Expect(visit(func(namespace string) { w.fire(due(namespace)) })).To(Equal(each))
+		Expect(w.deadLetters()).To(HaveLen(len(namespaces)))
 		for _, d := range w.deadLetters() {
 			Expect(string(d.GetSnippet())).To(Equal(bodies[d.GetWant().GetNamespace()]))
 		}
