@@ -42,6 +42,9 @@ func TestApplyRules(t *testing.T) {
 		},
 		"a 304":       {want: &v1.Want{Expect: []string{"false"}}, notModified: true},
 		"a selection": {want: &v1.Want{Select: "json.a"}, body: `{"a":[1]}`, passes: "[1]"},
+		"a selection of nothing": {
+			want: &v1.Want{Expect: []string{"true"}, Select: "json.b"}, body: `{"a":1}`, refused: "0 INAPPLICABLE, 0",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
