@@ -109,6 +109,21 @@ var _ = Describe("A good response", func() {
 		Entry("after the last attempt", fails(http.StatusNotFound), func(*v1.Want) {}),
 	)
 
+	DescribeTable("is dropped if its want was removed during the fetch", func(change func(*v1.Want)) {
+		w.fetcher().fetch(w.want(serve(func(rw http.ResponseWriter, r *http.Request) {
+			defer GinkgoRecover()
+			_, last, err := w.client.LastWant(w.ctx, key)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(w.client.PublishTombstone(w.ctx, key, last)).Error().NotTo(HaveOccurred())
+			says("late")(rw, r)
+		}).URL, change))
+		Expect(w.results()).To(BeEmpty())
+		Expect(w.timer()).To(BeNil())
+	},
+		Entry("with refresh", every(10*time.Minute)),
+		Entry("without refresh", func(*v1.Want) {}),
+	)
+
 	It("is published even if a replica does not have its want yet", func() {
 		w.replicaLags()
 		w.fetcher().fetch(w.want(serve(says("hello there")).URL))
