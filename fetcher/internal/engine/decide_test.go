@@ -53,6 +53,9 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 		if d.GetWant().GetStatus() != "" || !d.GetWant().GetReadFirst() {
 			t.Error("a timer has no status")
 		}
+		if c := d.GetCached(); int(c.GetSize()) != len(c.GetSha256()) { // a body is its digest here
+			t.Errorf("the timer has the size %d of the body", c.GetSize())
+		}
 	}
 	add(s.done, ", no timer")
 	if r := s.result; r != nil {
@@ -90,7 +93,8 @@ func TestDecide(t *testing.T) {
 		return attemptEnd{parking: &parking{Obstacle: throttle.Obstacle{WaitsFor: waitsFor, Pause: pause}, queued: true}}
 	}
 	has := func(body string) *v1.Due {
-		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: &v1.Cached{Sha256: body, Etag: `"` + body + `"`}}
+		cached := &v1.Cached{Sha256: body, Etag: `"` + body + `"`, Size: int64(len(body))}
+		return &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, Cached: cached}
 	}
 	hasA := func(d *v1.Due) { d.Cached = has("a").GetCached() }
 	with := func(d *v1.Due, change func(*v1.Due)) *v1.Due { change(d); return d }
