@@ -33,6 +33,7 @@ func TestAPersonIsServedFirst(t *testing.T) {
 		urgent      bool
 	}{
 		"curl-now":                    {now, now, nil, true},
+		"curlctl refetch":             {now, v1.Cause_CAUSE_NEW, nil, true},
 		"a replay":                    {v1.Cause_CAUSE_REPLAY, v1.Cause_CAUSE_NEW, nil, true},
 		"curl-now that was parked":    {parked, now, nil, true},
 		"a replay that was parked":    {parked, v1.Cause_CAUSE_NEW, &v1.Due{ReplayOf: 7}, true},
