@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -28,6 +29,31 @@ var _ = It("The shutdown of the writer does not wait for an unavailable API serv
 	w.stop()
 	Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
 	Expect(w.waiting()).To(BeEquivalentTo(2))
+})
+
+var _ = It("A ConfigMap that others edit all the time is filled at once, and keeps their edits", func(ctx SpecContext) {
+	const before = 5 // the first patches, each of which conflicts with an edit
+	w := newWorld(ctx)
+	w.start()
+	cm := w.create(asking("cm", "mydata="+url))
+	var edits, refused, paused atomic.Int64
+	w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+		if at := refused.Swap(0); at != 0 {
+			paused.Add(time.Now().UnixNano() - at)
+		}
+		if r.Method != http.MethodPatch || edits.Load() == before {
+			return next(r)
+		}
+		n := fmt.Sprint(edits.Add(1))
+		w.edit("cm", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"counter": n} })
+		response, err := next(r)
+		refused.Store(time.Now().UnixNano())
+		return response, err
+	})
+	w.apply(w.content(w.want(cm, "mydata", url), "body"))
+	Expect(w.get("cm").Data).To(Equal(map[string]string{"counter": fmt.Sprint(before), "mydata": "body"}))
+	Expect(w.value(own + "conflicts_exhausted_total")()).To(BeZero())
+	Expect(time.Duration(paused.Load())).To(BeNumerically(">", 10*time.Millisecond), "five random pauses of up to 40 ms")
 })
 
 var _ = Describe("An API server", func() {
