@@ -62,6 +62,7 @@ var _ = Describe("The history", func() {
 			Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
 		}
 		Expect(w.events(cm)).To(HaveLen(len(offered)))
+		Expect(must(versions())[0].GetAvailable()).To(BeTrue(), "so that no rollback takes it for a former value")
 	})
 
 	DescribeTable("does not write a body that lacks the pinned digest", func(forged string) {

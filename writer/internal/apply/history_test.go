@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -31,10 +32,14 @@ func TestHistoryShares(t *testing.T) {
 	_, js, _ := natstest.Ensured(t, pipeline.Topology{HistoryBytes: 16 << 20})
 	client := pipeline.NewClient(js)
 	now := time.Now()
-	var histories [writers]*history
+	var (
+		histories  [writers]*history
+		registries [writers]*prometheus.Registry
+	)
 	config := HistoryConfig{Bytes: budget.Config{Burst: share, Refill: pipeline.HistoryAge}}
 	for i := range histories {
-		metrics := NewMetrics(metric.New(prometheus.NewRegistry(), "writer"))
+		registries[i] = prometheus.NewRegistry()
+		metrics := NewMetrics(metric.New(registries[i], "writer"))
 		h, err := newHistory(config, client, metrics, process.NewSampledLog(zerolog.Nop()))
 		g.Expect(err).NotTo(HaveOccurred())
 		h.bytes = budget.New(config.Bytes, func() time.Time { return now })
@@ -68,6 +73,10 @@ func TestHistoryShares(t *testing.T) {
 			number++ // so that the next large body goes to another writer
 		}
 		now = now.Add(10 * time.Second)
+	}
+	for _, r := range registries {
+		g.Expect(suitetest.MetricValue(r, `curlmethat_writer_versions_total{outcome="over_share"}`)).
+			To(BeEquivalentTo(360/writers - share/size))
 	}
 	for _, digest := range quiet {
 		g.Expect(kept("quiet", digest)()).To(Succeed())
