@@ -53,6 +53,19 @@ var _ = Describe("A watcher", func() {
 		lost(ctx, func() { Expect(w.js.DeleteStream(ctx, pipeline.Requests)).To(Succeed()) })
 	})
 
+	It("recreates a deleted consumer", func(ctx SpecContext) {
+		w.watch(func(o *options) { o.pace.Check = 100 * time.Millisecond }).awaitReady()
+		for stream, consumer := range map[string]string{
+			pipeline.Requests: pipeline.FetcherConsumer, pipeline.Results: pipeline.WriterConsumer,
+		} {
+			Expect(w.js.DeleteConsumer(ctx, stream, consumer)).To(Succeed())
+			Eventually(func() error {
+				_, err := w.js.Consumer(ctx, stream, consumer)
+				return err
+			}).Should(Succeed())
+		}
+	})
+
 	It("refills a purged stream long before the next comparison", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
