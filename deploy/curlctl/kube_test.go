@@ -252,6 +252,9 @@ var _ = Describe("A ConfigMap", func() {
 			To(Equal("key/" + namespace + "/exists/k\n"))
 		Expect(w.ok(ctx, "wants", "-n", namespace, "--no-headers")).
 			To(And(MatchRegexp(`ignored .* suspended +k\n`), MatchRegexp(`ok .* written +k\n`)))
+		Expect(w.ok(ctx, "status", namespace+"/immutable")).
+			To(MatchRegexp(`Key k: +refused Immutable for .*: the ConfigMap is immutable`))
+		Expect(w.ok(ctx, "status", namespace+"/suspended")).To(MatchRegexp(`Ignored: +it is suspended`))
 
 		By("without NATS, as a tenant has none")
 		alone := runAs(ctx, "curlctl", time.Now, "failing", "-n", namespace, "--no-headers", "--nats-url=nats://127.0.0.1:1")
@@ -303,6 +306,16 @@ var _ = Describe("A ConfigMap", func() {
 			"which stay as they are: " + name + "/theirs To fix it: if no installation reads it, " +
 			"run `curlctl hand-over --from example.com/curl --to x-kv8s.io/curl-me-that`"))
 		Expect(w.run(ctx, "doctor", "--annotation-keys=x").code).To(Equal(2))
+	})
+
+	It("is rolled back to its former content, not to one that was only offered", func(ctx SpecContext) {
+		create(ctx, "rules", map[string]string{
+			"x-kv8s.io/curl-me-that": "k=https://a.example.com/two",
+			"x-kv8s.io/curl-status":  `{"k":{"url":"https://a.example.com/two","sha256":"` + pipeline.Digest("two") + `"}}`,
+		})
+		w.history(ctx, pipeline.Key{Namespace: namespace, Name: "rules", Key: "k"}, "one", offered, "two")
+		Expect(w.ok(ctx, "diff", namespace+"/rules", "k")).To(ContainSubstring("-one"))
+		Expect(w.ok(ctx, "rollback", namespace+"/rules", "k")).To(ContainSubstring(pipeline.Digest("one")))
 	})
 
 	It("is checked without NATS", func(ctx SpecContext) {

@@ -152,13 +152,18 @@ func (w *world) ok(ctx context.Context, args ...string) string {
 	return r.out
 }
 
+// offered is a body that waits for approval and was never written.
+const offered = "offered"
+
 // history adds versions of a key to the history, oldest first.
 func (w *world) history(ctx context.Context, key pipeline.Key, bodies ...string) {
 	GinkgoHelper()
 	archive := suitetest.Must(w.client.Archive(func(err error) { Fail(err.Error()) }))
 	for _, body := range bodies {
 		digest, url := pipeline.Digest(body), "https://a.example.com/"+strings.ToValidUTF8(body, "")
-		archive.Keep(ctx, key, &v1.Version{Sha256: digest, Size: int64(len(body)), Url: url}, []byte(body), digest)
+		archive.Keep(ctx, key, &v1.Version{
+			Sha256: digest, Size: int64(len(body)), Url: url, Available: body == offered,
+		}, []byte(body), digest)
 	}
 	Eventually(ctx, func() ([]*v1.Version, error) { return w.client.Versions(ctx, key) }).Should(HaveLen(len(bodies)))
 }
