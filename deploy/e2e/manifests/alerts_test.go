@@ -105,4 +105,12 @@ var _ = Describe("The runbooks", func() {
 			}
 		}
 	})
+
+	It("name existing panels", func() {
+		names := panelName.FindAllStringSubmatch(string(suitetest.Must(os.ReadFile(runbooks))), -1)
+		Expect(names).NotTo(BeEmpty())
+		for _, name := range names {
+			Expect(readDashboard().Panels).To(ContainElement(HaveField("Title", name[1])))
+		}
+	})
 })

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,6 +42,9 @@ func readDashboard() (d dashboard) {
 	Expect(json.Unmarshal(suitetest.Must(os.ReadFile(dashboards)), &d)).To(Succeed())
 	return d
 }
+
+// panelName matches the title of a panel in a runbook.
+var panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
 
 var _ = Describe("The dashboard", func() {
 	var d dashboard
