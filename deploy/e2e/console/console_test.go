@@ -104,7 +104,7 @@ var _ = Describe("In a browser, the console", func() {
 	pages := []string{
 		"/", "/failures", "/failures/1", "/failures/61", "/wants",
 		"/objects/team-1/catalog-0001", "/doctor", "/help",
-		"/failures/replay?host=slow.example.com", "/refetch",
+		"/failures/replay?host=slow.example.com", "/failures/replay?id=61", "/refetch",
 		"/failures?name=%3Cscript%3Ewindow.ran=1%3C/script%3E", "/nothing",
 	}
 	const hostile = "<script>window.ran=1</script>\"><img src=x onerror=window.ran=1>\u202ejavascript:window.ran=1"
@@ -115,12 +115,15 @@ var _ = Describe("In a browser, the console", func() {
 			Namespace: strings.Repeat("n", 63), Name: strings.Repeat("قائمة-", 30) + hostile,
 			Key: strings.Repeat("k", 200) + hostile,
 		}
-		host := strings.Repeat("long.", 40) + "example.com"
-		Expect(operate.NewClient(js).PublishDeadLetter(ctx, long, &v1.DeadLetter{
-			Want: &v1.Want{
-				Namespace: long.Namespace, Name: long.Name, Key: long.Key,
-				Url: "https://" + host + "/" + strings.Repeat("page", 200),
-			},
+		host := strings.Repeat("long.", 40) + "example.com" + hostile
+		want := &v1.Want{
+			Namespace: long.Namespace, Name: long.Name, Key: long.Key, Uid: "u",
+			Url: "https://" + host + "/" + strings.Repeat("page", 200) + hostile,
+		}
+		client := operate.NewClient(js)
+		suitetest.Must(client.PublishWant(ctx, want, 0))
+		Expect(client.PublishDeadLetter(ctx, long, &v1.DeadLetter{
+			Want:    want,
 			Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: 503, Host: host},
 			Snippet: []byte(strings.Repeat("<عنوان>", 100) + hostile),
 		}, "long")).To(Succeed())
@@ -165,6 +168,8 @@ var _ = Describe("In a browser, the console", func() {
 		top := first.text("tbody tr th")
 		client := operate.NewClient(js)
 		failed := suitetest.Must(client.DeadLetter(ctx, 1))
+		failed.Key.Name += hostile
+		failed.Message.Failure.Host += hostile
 		for _, t := range []*tab{first, second} {
 			t.live()
 		}
@@ -175,6 +180,8 @@ var _ = Describe("In a browser, the console", func() {
 		Expect(first.text("tbody tr th")).To(Equal(top))
 		first.keys("n")
 		Eventually(func() string { return first.text("tbody tr th") }).WithPolling(50 * time.Millisecond).Should(Equal("4"))
+		Expect(first.text("tbody tr")).To(ContainSubstring("<script>"))
+		Expect(first.script(`window.ran`)).To(Equal("undefined"), "in a row that came live")
 	})
 
 	It("shows a banner and the last numbers while the broker is down", func(ctx SpecContext) {
