@@ -267,7 +267,8 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 	}
 	for _, problem := range known.Request.Problems {
 		f := whole.as(invalid, problem.Text)
-		if f.Key = problem.Key; problem.Adjusted {
+		f.Key = problem.Key
+		if problem.Adjusted {
 			f.OK, f.Outcome = true, pipeline.ReasonAdjusted
 		}
 		found = append(found, f)

@@ -56,7 +56,8 @@ func (x *index) set(
 		at, _ := x.find(n, ranked{rank, name})
 		x.byName[n] = slices.Insert(x.byName[n], at, ranked{rank, name})
 	}
-	if x.objects[name] = (object{rank, names}); len(names) == 0 {
+	x.objects[name] = object{rank, names}
+	if len(names) == 0 {
 		delete(x.objects, name)
 	}
 	return slices.Concat(before.names, names)

@@ -62,7 +62,8 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
 	in := plan.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
-	if in.Obstacle = protects(k.config.Selection.Protected, p); in.Obstacle == nil && p.Problem == nil {
+	in.Obstacle = protects(k.config.Selection.Protected, p)
+	if in.Obstacle == nil && p.Problem == nil {
 		again, err = k.reconcileTarget(ctx, &in, m)
 	}
 	if p.Sidecar != nil {
@@ -95,7 +96,8 @@ func (k *keeper) reconcileTarget(
 	}
 	if current != nil {
 		in.Target = current
-		if in.Applied = isApplied(in.Plan, current); in.Applied {
+		in.Applied = isApplied(in.Plan, current)
+		if in.Applied {
 			m.refused = nil
 			return 0, nil
 		}

@@ -44,7 +44,10 @@ func EntriesOf(s status.Status, urls func(key string) (string, bool)) Entries {
 			for _, u := range []*string{&entry.URL, &entry.ErrorURL} {
 				if *u == url {
 					*u = url // of the annotation
-				} else if texts += len(*u); texts > maxTexts && *u != "" {
+					continue
+				}
+				texts += len(*u)
+				if texts > maxTexts && *u != "" {
 					*u = otherURL
 				}
 			}

@@ -205,7 +205,8 @@ func (q *Quota) decide(name string, d demand, objects []*annotated.Object) (affe
 			now.reporter = objects[i].UID
 		}
 	}
-	if q.decisions[name] = now; !now.full && now.stretch == 0 {
+	q.decisions[name] = now
+	if !now.full && now.stretch == 0 {
 		delete(q.decisions, name)
 	}
 	for _, o := range objects {

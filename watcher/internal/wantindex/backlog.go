@@ -71,7 +71,8 @@ func (b *Backlog) Refresh(ctx context.Context) (room int, err error) {
 	room = maxBacklog
 	for namespace, sequences := range b.sequences {
 		left := slices.DeleteFunc(sequences, func(sequence uint64) bool { return sequence <= progress.Delivered })
-		if room -= len(left); len(left) == 0 {
+		room -= len(left)
+		if len(left) == 0 {
 			delete(b.sequences, namespace)
 			continue
 		}

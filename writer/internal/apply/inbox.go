@@ -45,7 +45,8 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	}
 	if a.deps.Breaker.Pass(d.Draining()) {
 		done, fits := a.queue.Do(ctx, item, len(d.Data()))
-		if applied = done; !fits {
+		applied = done
+		if !fits {
 			applied = Applied{After: slow + rand.N(slow)}
 		}
 	}

@@ -109,7 +109,8 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 	}
 	data := map[string]any{"Filter": f, "Rows": rows, "Older": older, "Reasons": keys.Reasons()}
 	if all := f.DeadLetterFilter; len(rows.Rows) > 0 {
-		if all.Below = 0; all.Exact() {
+		all.Below = 0
+		if all.Exact() {
 			counts, err := v.client.CountDeadLetters(v.Context(), all)
 			if err != nil {
 				return nil, err

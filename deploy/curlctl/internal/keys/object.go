@@ -130,7 +130,8 @@ func (o *Object) unpublished(
 		all = append(all, Key{ConfigMapKey: ConfigMapKey(at), Request: Request{UID: string(o.UID)}, Condition: c})
 	}
 	for _, pair := range o.Request.Pairs {
-		if at.Key = pair.Key; wanted[at] {
+		at.Key = pair.Key
+		if wanted[at] {
 			continue
 		}
 		state := keystate.Of(o.Spec(pair), o.Shown(pair.Key), streams, now)

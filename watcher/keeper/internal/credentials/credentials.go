@@ -348,7 +348,8 @@ func (t *teams) read(
 		for _, s := range list.Items {
 			keep(s)
 		}
-		if page.Continue = list.Continue; len(found) > maxSecrets {
+		page.Continue = list.Continue
+		if len(found) > maxSecrets {
 			return nil, errTooMany
 		}
 	}

@@ -124,7 +124,8 @@ func injections(text string) []Injection {
 			slices.ContainsFunc(found, func(i Injection) bool { return i.Watcher == name }) {
 			continue
 		}
-		if found = append(found, Injection{unique.Make(name).Value(), generation}); len(found) == maxWatchers {
+		found = append(found, Injection{unique.Make(name).Value(), generation})
+		if len(found) == maxWatchers {
 			break
 		}
 	}
@@ -203,7 +204,8 @@ func CountPods(p *Plan, pods []*Pod, now time.Time) Count {
 			}
 			seen := PodState{State: Starting, Generation: injection.Generation}
 			if c, found := pod.Of(p.Sidecar); found {
-				if seen.State = c.at(now); seen.State == Failing {
+				seen.State = c.at(now)
+				if seen.State == Failing {
 					seen.Reason = c.Reason
 				}
 				count.Again = pace.Soonest(count.Again, max(0, c.Steady.Sub(now)))
