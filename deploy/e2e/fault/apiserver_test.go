@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -53,4 +54,32 @@ var _ = Describe("An outage of the API server", func() {
 		Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).
 			Should(BeZero(), "no refresh of deleted objects")
 	})
+})
+
+var _ = It("A permission that is granted again has denied keys written within two audit intervals", func(ctx SpecContext) {
+	const (
+		interval = 3 * time.Second
+		keys     = 10 // too many to be probed one by one in two intervals
+		asks     = 4  // GETs per key after which the pause before the next one is longer than two intervals
+	)
+	var writer *world.Account
+	w := env.World(ctx, world.Options{
+		Flags:       map[string][]string{world.Watcher: {"--audit-interval=" + interval.String()}},
+		Kubeconfigs: env.Cluster.WriterAccount(&writer),
+	})
+	writer.Revoke(ctx)
+	var denied []*world.ConfigMap
+	pages := w.Origin.Pages(keys)
+	for n, page := range pages {
+		denied = append(denied, w.Create(ctx, fmt.Sprint("denied-", n), world.Asking("mydata="+page.Says("granted").URL())))
+	}
+	for _, page := range pages {
+		Eventually(page.Hits).WithTimeout(2 * time.Minute).Should(BeNumerically(">=", asks))
+	}
+	w.EventuallyQuiet(ctx) // a result on its way would be written without the audit
+	writer.Grant(ctx)
+	granted := time.Now()
+	for _, cm := range denied {
+		cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(2*interval)), "mydata", "granted")
+	}
 })
