@@ -124,6 +124,11 @@ func (e Entry) Refused() bool {
 	}
 }
 
+// Mismatched reports whether the last body had another digest than the pinned one.
+func (e Entry) Mismatched() bool {
+	return pipeline.ClassOf(e.Error) == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+}
+
 // Failing reports whether the last attempt failed.
 func (e Entry) Failing() bool { return e.Error != "" }
 

@@ -163,16 +163,17 @@ const lookup = time.Second
 
 // leavePinsToWriter asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their
 // wants only set the refresh timer. If the body is gone or forged when the writer looks, the audit finds the key. Two
-// kinds are fetched all the same: keys that hold the body, because their URL changed, and keys with a copied status,
-// which the writer does not trust.
+// kinds are fetched all the same: keys that hold the body, because their URL changed or fails, and keys with a copied
+// status, which the writer does not trust.
 func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object, p *plan.Plan) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()
 	pins := 0
 	for _, w := range p.Publish {
 		shown, asked := o.Shown(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
-		if w.GetSha256() == "" || w.GetCached() != nil || asked || shown.Holds(w.GetSha256()) && !shown.Entry.Failing() ||
-			shown.Entry.Copied(o.UID) || pins == pipeline.MaxPinsFilled {
+		held := shown.Holds(w.GetSha256()) && !shown.Entry.Mismatched()
+		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || shown.Entry.Copied(o.UID) ||
+			pins == pipeline.MaxPinsFilled {
 			continue
 		}
 		if r.bodies.Has(ctx, w.GetNamespace(), w.GetSha256()) {

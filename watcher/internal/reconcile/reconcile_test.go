@@ -65,13 +65,14 @@ func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *tes
 
 func TestAPinnedBodyThatTheKeyHoldsIsFetchedFromANewURL(t *testing.T) {
 	t.Parallel()
-	for name, on := range map[string]string{"of the object": "", "copied from another object": "other"} {
+	for name, entry := range map[string]status.Entry{
+		"of the object": {}, "copied from another object": {UIDMark: "other"}, "failing": {Error: "ConnectFailed"},
+	} {
 		b := newBench(t)
 		pinned := b.keep("body")
 		b.object.Request.SHA256 = map[string]string{"k": pinned}
-		b.object.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{
-			"k": {URL: "https://example.com/1", SHA256: pinned, UIDMark: on},
-		}}, nil)
+		entry.URL, entry.SHA256 = "https://example.com/1", pinned
+		b.object.Status = annotated.EntriesOf(status.Status{Keys: map[string]status.Entry{"k": entry}}, nil)
 		b.request("https://example.com/2", "k")
 		b.object.Owners["k"] = annotation.Ownership{State: annotation.Ours}
 		b.reconcile()

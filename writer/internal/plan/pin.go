@@ -11,15 +11,22 @@ import (
 // offered handles a body other than the one to which its key is pinned at an interval: the pin is the approval of its
 // owner, so the body is only reported.
 func (b *builder) offered(i Item, c *v1.Content) Decision {
-	entry := b.status.Keys[i.Key.Key]
-	if entry.Available == c.GetSha256() && !entry.Failing() {
+	entry, request := b.status.Keys[i.Key.Key], b.object.Request
+	next := entry.WithoutFailure()
+	next.Available = c.GetSha256()
+	switch {
+	case !entry.HasBody():
+		next.URL = i.url()
+	case entry.SHA256 == request.SHA256[i.Key.Key]: // without an edit of URL or rules, its removal would not be noticed
+		next.Rules = request.Rules[i.Key.Key].Digest()
+		if entry.URL != i.url() {
+			next.URL = ""
+		}
+	}
+	if entry == next {
 		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
-	next := entry.WithoutFailure()
-	next.Available, next.Fence = c.GetSha256(), i.Fence
-	if !entry.HasBody() {
-		next.URL = i.url()
-	}
+	next.Fence = i.Fence
 	d := b.recordHealthy(i, entry, next)
 	d.Version, d.Available = true, true
 	if entry.Available != next.Available {
@@ -33,8 +40,8 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 // permission, the audit has the key fetched, and fillPinOf fills the pin.
 func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 	for _, pair := range b.object.Request.Pairs {
-		if b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Failing() {
-			continue
+		if b.holdsPin(pair.Key) && !b.status.Keys[pair.Key].Mismatched() {
+			continue // another failure is not over
 		}
 		filled := b.fillPin(i, pair.Key)
 		changed, d.Events = changed || filled.Outcome == Written, append(d.Events, filled.Events...)

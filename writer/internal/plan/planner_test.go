@@ -162,6 +162,8 @@ func TestPlan(t *testing.T) {
 	pinned := demanding("a").ownedBy(ours)
 	hourly, bodies := pinned.annotated("x-kv8s.io/curl-refresh", "1h"), map[string][]byte{digest("a"): []byte("a")}
 	offered := func(e status.Entry) status.Entry { e.Available = digest("b"); return e }
+	older := func(e status.Entry) status.Entry { e.URL = "https://example.com/old"; return e }
+	underRules := func(e status.Entry) status.Entry { e.Rules = "former"; return e }
 	fromHistory := func(f fixture) fixture { f.history = bodies; return f }
 	full := hourly.wrote("b")
 	full.history = map[string][]byte{}
@@ -309,9 +311,21 @@ func TestPlan(t *testing.T) {
 		"unmodified, another URL": {mine.noted(oldURL), unmodified(6, "a"), keeps("a")},
 
 		// Pinned keys.
-		"pinned, other body":        {pinned.wrote("a"), b6, tooLate},
-		"pinned, offered":           {hourly.wrote("a"), b6, notes(waits(digest("b")), "UpdateAvailable")},
-		"pinned, offered again":     {hourly.noted(offered(wrote("a"))), b6, unchanged},
+		"pinned, other body":    {pinned.wrote("a"), b6, tooLate},
+		"pinned, offered":       {hourly.wrote("a"), b6, notes(waits(digest("b")), "UpdateAvailable")},
+		"pinned, offered again": {hourly.noted(offered(wrote("a"))), b6, unchanged},
+		"pinned, offered by another URL": {
+			hourly.noted(offered(older(wrote("a")))), b6, notes(And(filled, stillOffered)),
+		},
+		"pinned, offered under other rules": {
+			hourly.noted(offered(underRules(wrote("a")))), b6, notes(stillOffered),
+		},
+		"pinned, held, failing": {
+			fromHistory(pinned.noted(failing(wrote("a"), "ConnectFailed"))), reconcile(), unchanged,
+		},
+		"pinned, held, mismatched": {
+			fromHistory(pinned.noted(failing(wrote("a"), "DigestMismatch"))), reconcile(), refilled,
+		},
 		"pinned, no longer offered": {hourly.noted(offered(wrote("a"))), a6, notes(waits(""))},
 		"pinned, in the history":    {fromHistory(pinned.wrote("b")), reconcile(), refilled},
 		"pinned, edited":            {fromHistory(pinned.ownedBy(theirs).wrote("a")), reconcile(), refilled},
