@@ -232,18 +232,26 @@ var _ = Describe("A ConfigMap", func() {
 		asks("suspended", "", "curl-suspend", "true")
 		asks("mistyped", "", "curl-refresh", "5 minutes")
 		asks("written", `{"k":{"url":"https://a.example.com/written","sha256":"`+strings.Repeat("ab", 32)+`"}}`)
-		Expect(client.CoreV1().ConfigMaps(namespace).Patch(ctx, "written", types.MergePatchType, []byte(`{"data":{"k":""}}`),
-			metav1.PatchOptions{FieldManager: annotation.FieldManager})).Error().NotTo(HaveOccurred())
-		for _, name := range []string{"immutable", "written"} { // fetched well
+		asks("answered", `{"k":{"url":"https://a.example.com/answered","sha256":"`+strings.Repeat("ab", 32)+
+			`","fence":"99999999999999.1"}}`)
+		for _, name := range []string{"written", "answered"} {
+			Expect(client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"k":""}}`),
+				metav1.PatchOptions{FieldManager: annotation.FieldManager})).Error().NotTo(HaveOccurred())
+		}
+		byAudit := func(want *v1.Want) { want.Cause = v1.Cause_CAUSE_AUDIT }
+		for _, name := range []string{"immutable", "written", "answered"} { // fetched well
 			key := pipeline.Key{Namespace: namespace, Name: name, Key: "k"}
-			w.timed(ctx, key, "https://a.example.com/"+name, &v1.Due{
-				Cause: v1.Cause_CAUSE_REFRESH, FreshUntil: timestamppb.New(time.Now().Add(time.Hour)),
-			}, time.Hour)
+			due := &v1.Due{Cause: v1.Cause_CAUSE_REFRESH, FreshUntil: timestamppb.New(time.Now().Add(time.Hour))}
+			if name == "answered" { // the writer has not got the new body yet
+				due.Cached = &v1.Cached{Sha256: strings.Repeat("cd", 32)}
+			}
+			w.timed(ctx, key, "https://a.example.com/"+name, due, time.Hour, byAudit)
 		}
 
 		failing := w.ok(ctx, "failing", "-n", namespace, "-o", "wide", "--no-headers")
-		Expect(strings.Count(failing, "\n")).To(Equal(3), failing)
+		Expect(strings.Count(failing, "\n")).To(Equal(4), failing)
 		Expect(failing).To(And(
+			MatchRegexp(`pending +NotWritten .* answered +k `),
 			MatchRegexp(`refused +Immutable .* immutable +k .* the ConfigMap is immutable\n`),
 			MatchRegexp(`refused +KeyExists .* exists +k .* key k already exists\n`),
 			MatchRegexp(`failing +InvalidAnnotation .* mistyped +- .* '5' is not a duration`),

@@ -17,6 +17,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
+	"github.com/kv8s/curl-me-that/proto/status"
 )
 
 // URL is printed and encoded without its query, which may hold secrets.
@@ -185,6 +186,8 @@ func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64
 	var shown *keystate.View
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
 		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
+		answered := shown.Entry.Fence.Compare(status.Fence{Epoch: w.Want.GetEpoch(), Seq: w.Sequence}) >= 0
+		streams.Audited = streams.Audited && !answered
 	}
 	return Key{
 		ConfigMapKey: ConfigMapKey(w.Key), Request: RequestOf(w.Want), Condition: keystate.Of(spec, shown, &streams, r.Now),
