@@ -56,7 +56,7 @@ var _ = Describe("An outage of the API server", func() {
 	})
 })
 
-var _ = It("A denied write succeeds within two audit intervals after the grant of the permission", func(ctx SpecContext) {
+var _ = It("A denied write succeeds within two audit intervals after the permission is granted", func(ctx SpecContext) {
 	const (
 		interval = 3 * time.Second
 		keys     = 10 // too many to be probed one by one in two intervals
