@@ -118,6 +118,9 @@ func (e *Engine) publish(ctx context.Context, a *attempt, r *reaction) error {
 	}
 	e.resultBytes.Spend(a.key.Namespace, int64(len(r.result.GetContent().GetBody())))
 	return e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
+		if err := e.renew(ctx, a); err != nil {
+			return err
+		}
 		return e.deps.Client.PublishResult(ctx, r.result)
 	})
 }

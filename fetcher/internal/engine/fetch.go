@@ -24,6 +24,8 @@ type attempt struct {
 	span trace.Span
 	// ticket is the throttle's permission. Nil: none yet, or the GET is another trigger's.
 	ticket *throttle.Ticket
+	// claim is empty unless the key is claimed.
+	claim claim
 }
 
 const (

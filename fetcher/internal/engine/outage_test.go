@@ -93,6 +93,47 @@ var _ = Describe("A broker in trouble", func() {
 			Expect(loggedLines(log, "stream is full")()).To(Equal(1))
 		})
 
+		Context("and a claimed key,", func() {
+			var claimed uint64
+			BeforeEach(func() {
+				Expect(w.next().Ack()).To(Succeed())
+				w.due(w.want(o.URL+"/another"), &v1.Due{Cause: v1.Cause_CAUSE_PARKED, Unended: 1})
+				f.run()
+				Eventually(loggedLines(log, "stream is full")).Should(Equal(1))
+				requests := must(w.js.Stream(w.ctx, pipeline.Requests))
+				claimed = must(requests.GetLastMsgForSubject(w.ctx, key.Timer())).Sequence
+			})
+
+			It("keeps its claim until the writer has made room", func() {
+				const shorter = pipeline.AckWait - 5*time.Second
+				for range 4 { // the broker fires a claim that is not renewed in time
+					w.clock.Advance(shorter)
+					at := w.clock.Now().Add(pipeline.AckWait)
+					Eventually(func() time.Time { return w.timer().at }).Should(BeTemporally("==", at))
+				}
+				Expect(w.timer().GetUnended()).To(BeEquivalentTo(2), "it is still the same attempt")
+				Expect(must(w.js.Stream(w.ctx, pipeline.Results)).Purge(w.ctx)).To(Succeed())
+
+				Eventually(w.results).Should(HaveLen(1))
+				Expect(w.result().GetContent().GetBody()).To(HaveLen(15_000))
+				Expect(w.result().GetSequence()).To(Equal(claimed), "the fence")
+				Eventually(w.timer).Should(BeNil())
+				Expect(w.pending()).To(BeZero())
+				Expect(o.gets.Load()).To(BeEquivalentTo(2), "the body was kept, not fetched again")
+				Expect(w.deadLetters()).To(BeEmpty())
+			})
+
+			It("gives the body up if the want is replaced", func() {
+				w.publish(w.want(serve(says("hello there")).URL))
+				Eventually(w.results).Should(HaveLen(2), "there is room for a short body")
+				w.clock.Advance(pipeline.AckWait)
+				Eventually(func() float64 { return f.metric("curlmethat_fetcher_messages_total", "superseded") }).
+					Should(BeEquivalentTo(1))
+				Expect(w.timer()).To(BeNil())
+				Expect(w.lastResult().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+			})
+		})
+
 		It("gets the message back from a draining fetcher", func() {
 			stop := f.run()
 			Eventually(loggedLines(log, "stream is full")).Should(Equal(1))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,6 +26,14 @@ type lease struct {
 	since time.Time
 	// message has the key and the trace context.
 	message tracing.Message
+}
+
+// claim is the timer of a claimed key, which fires at until. A renewed claim has a new sequence. The trigger keeps the
+// first one, which is the fence of the result.
+type claim struct {
+	due   *v1.Due
+	timer uint64
+	until time.Time
 }
 
 // enqueue queues a key whose timer is a lease.
@@ -60,22 +69,43 @@ func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 		deliveries: 1, claimed: true,
 	}
 	err := t.decodeDue(l.due)
+	c := claim{due: proto.CloneOf(t.earlier), timer: l.timer}
 	if err == nil {
-		claim := proto.CloneOf(t.earlier)
-		claim.Unended++
+		c.due.Unended++
 		ctx := pipeline.ContextWithTrace(context.Background(), l.message.Header)
-		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) (err error) {
-			t.sequence, err = e.deps.Client.ReplaceTimer(ctx, claim, e.deps.Clock.Now().Add(claimFor), l.timer)
-			return err
-		})
+		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error { return e.extend(ctx, &c) })
+		t.sequence = c.timer
 	}
 	if err != nil {
 		e.deps.Metrics.claims.WithLabelValues(claimLost).Inc()
 		return
 	}
 	e.deps.Metrics.claims.WithLabelValues(claimWon).Inc()
-	a := &attempt{trigger: t, ticket: ticket}
+	a := &attempt{trigger: t, ticket: ticket, claim: c}
 	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, l.message)
 	a.span = span
 	e.run(ctx, a)
+}
+
+// extend replaces the timer of a claim by one that fires later.
+func (e *Engine) extend(ctx context.Context, c *claim) error {
+	until := e.deps.Clock.Now().Add(claimFor)
+	timer, err := e.deps.Client.ReplaceTimer(ctx, c.due, until, c.timer)
+	if err == nil {
+		c.timer, c.until = timer, until
+	}
+	return err
+}
+
+// renew extends the claim of an attempt, if it has one, after a third of its time. Otherwise a key whose result finds
+// no room would be claimed and fetched again every 30 s, and five unfinished claims are poison. It only returns
+// ErrSuperseded: another fetcher has the key, or the want was replaced.
+func (e *Engine) renew(ctx context.Context, a *attempt) error {
+	if !a.claimed || a.claim.until.Sub(e.deps.Clock.Now()) > claimFor*2/3 {
+		return nil
+	}
+	if err := e.extend(ctx, &a.claim); errors.Is(err, pipeline.ErrSuperseded) {
+		return err
+	}
+	return nil
 }
