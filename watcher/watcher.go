@@ -118,7 +118,7 @@ type parts struct {
 	cache, streams *process.Part
 }
 
-// newParts creates each part after those that it uses.
+// newParts creates the parts in order: a part comes after the parts that it uses.
 func newParts(
 	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
 ) (*parts, error) {

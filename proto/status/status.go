@@ -186,7 +186,7 @@ func (s Status) String() string {
 // otherInstallation is the Entry.UIDMark of an entry that another installation wrote: its fence is of another stream.
 const otherInstallation = "elsewhere"
 
-// Split separates the entries of this installation from those of others, whose annotation g does not accept. If the
+// Split separates our entries from those of other installations, whose annotation g does not accept. If the
 // object no longer has that annotation, and r asks for the key, the entry is ours, as if it was copied from another
 // object.
 func (s Status) Split(

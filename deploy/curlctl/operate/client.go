@@ -290,7 +290,7 @@ func (c *Client) Wants(ctx context.Context, namespace, name string) iter.Seq2[St
 // requestsAtOnce is the number of keys whose requests are read at once, which limits memory.
 const requestsAtOnce = pipeline.MaxLastMessages / 3
 
-// Requests visits those of the given keys that are wanted, with their next fetch, or else the last one that was due.
+// Requests visits each of the given keys that is wanted, with its next fetch, or the last one that was due.
 func (c *Client) Requests(ctx context.Context, keys []pipeline.Key, visit func(StoredWant, NextFetch)) error {
 	for some := range slices.Chunk(keys, requestsAtOnce) {
 		var subjects []string

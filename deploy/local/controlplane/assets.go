@@ -35,7 +35,7 @@ func (p Programs) APIServer() string { return filepath.Join(p.Dir, "kube-apiserv
 // Kubectl returns the path of kubectl.
 func (p Programs) Kubectl() string { return filepath.Join(p.Dir, "kubectl") }
 
-// FindPrograms returns the programs in the folder of KUBEBUILDER_ASSETS, or beside this program, where make puts them.
+// FindPrograms finds the programs in the folder KUBEBUILDER_ASSETS, or beside this program, where make puts them.
 func FindPrograms() (Programs, error) {
 	dir := os.Getenv(EnvDir)
 	if dir == "" {

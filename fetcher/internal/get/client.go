@@ -38,7 +38,7 @@ type Client struct {
 	proxy *url.URL
 
 	roots *reload.File[*x509.CertPool]
-	// headerFiles are those of the operator and of the teams; nil means none.
+	// headerFiles holds the file of the operator, then that of the teams. Nil means no file.
 	headerFiles [2]*reload.File[*headerFile]
 }
 

@@ -45,7 +45,7 @@ type hop struct {
 	asked v1.FailureDetail
 	wire  *wire
 
-	// begun has the starts of dials by address, and that of the lookup by "".
+	// begun has the start time of each dial by address, and of the lookup by "".
 	begun sync.Map
 }
 

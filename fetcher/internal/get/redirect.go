@@ -53,9 +53,9 @@ func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, err
 // textOf returns the text of a URL as it was written, with a question mark in any case.
 func textOf(u *url.URL) string { return u.Scheme + "://" + u.Host + u.RawPath + "?" + u.RawQuery }
 
-// requestURL returns u for a request whose path is that of the text, which package url would escape
-// again. A proxy gets the absolute form (RFC 9112 section 3.2.2), as does a server if the path would
-// be read as an authority.
+// requestURL returns the URL that a request sends: u with its path as written, which package url would
+// escape again. A proxy gets the absolute form (RFC 9112 section 3.2.2), and so does a server that would
+// read the path as an authority.
 func requestURL(u *url.URL, toProxy bool) *url.URL {
 	if u.EscapedPath() == u.RawPath {
 		return u

@@ -6,7 +6,7 @@ import "time"
 type host struct {
 	counts
 	name string
-	// lanes are those of the namespaces that use the host, by name.
+	// lanes has a lane for each namespace that uses the host, by name.
 	lanes map[string]*lane
 	// waiting are the requests that wait in Acquire, oldest first.
 	waiting []*Ticket

@@ -13,7 +13,7 @@ import (
 type Config struct {
 	// Slots is the maximum number of concurrent GETs, each until its outcome is published.
 	Slots int
-	// PerHost is the maximum number of concurrent GETs to one host. Of two or more, one is reserved
+	// PerHost is the maximum number of concurrent GETs to one host. Above 1, one of them is reserved
 	// for a second namespace.
 	PerHost int
 	// Share is the maximum fraction of the slots for one namespace while others wait, above 0 to 1.

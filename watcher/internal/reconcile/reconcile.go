@@ -162,9 +162,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 const lookup = time.Second
 
 // leavePinsToWriter asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their
-// wants only set the refresh timer. If the body is gone or forged when the writer looks, the audit finds the key. Two
-// kinds are fetched all the same: keys that hold the body, because their URL changed or fails, and keys with a copied
-// status, which the writer does not trust.
+// wants only set the refresh timer. If the body is gone or forged when the writer looks, the audit finds the key. A
+// fetcher still gets keys that hold the body, because their URL changed or fails, and keys with a copied status, which
+// the writer does not trust.
 func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object, p *plan.Plan) {
 	ctx, cancel := context.WithTimeout(ctx, lookup)
 	defer cancel()

@@ -373,7 +373,7 @@ func problem(s status.Status) string {
 	return s.Problem.Message
 }
 
-// isForeign reports whether a key that we never wrote has a value of somebody else.
+// isForeign reports whether somebody else wrote the value of a key that we never wrote.
 func isForeign(cm *corev1.ConfigMap, entry status.Entry, key string) bool {
 	return !entry.HasBody() && ownerOf(cm, key).State == annotation.Foreign
 }

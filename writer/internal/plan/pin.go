@@ -17,7 +17,7 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 	switch {
 	case !entry.HasBody():
 		next.URL = i.url()
-	case entry.SHA256 == request.SHA256[i.Key.Key]: // without an edit of URL or rules, its removal would not be noticed
+	case entry.SHA256 == request.SHA256[i.Key.Key]: // with the former URL or rules, nobody would notice a removed pin
 		next.Rules = request.Rules[i.Key.Key].Digest()
 		if entry.URL != i.url() {
 			next.URL = ""

@@ -212,7 +212,7 @@ func Find(sorted []Key, key pipeline.Key) *Key {
 	return &sorted[at]
 }
 
-// Some visits those of the given keys that are wanted, whatever Namespace and Name are.
+// Some visits each of the given keys that is wanted. It ignores Namespace and Name.
 func (r Reader) Some(ctx context.Context, keys []pipeline.Key, visit func(Key)) error {
 	handled, err := r.Client.Handled(ctx)
 	if err != nil {
