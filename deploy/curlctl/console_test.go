@@ -144,6 +144,8 @@ var _ = Describe("The console", func() {
 				{"/failures/replay?id=x", 400, "is not the ID"},
 				{"/failures/replay?id=99", 404, "failure 99 not found"},
 				{"/live?failed=x", 400, "is not a number"},
+				{"/wants?state=fine", 400, "is not failing"},
+				{"/wants?from=-1", 400, "is not a number of keys"},
 				{"/%00", 404, "There is no page"},
 				{"/failures?host=%zz", 400, "invalid URL escape"},
 				{"/failures?host=%ff%00%E2%80%AE<script>", 200, "No failure matches"},

@@ -160,16 +160,24 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 	if last.AsOf.IsZero() {
 		return nil, err
 	}
-	listing, state := "wants", v.FormValue("state")
-	if state != "" {
-		listing = "failing"
+	listing, state, from := "wants", v.FormValue("state"), 0
+	switch state {
+	case "":
+	case "failing":
+		listing = state
+	default:
+		return nil, badRequest(fmt.Errorf("state: %q is not failing", state))
+	}
+	if text := v.FormValue("from"); text != "" {
+		if from, err = strconv.Atoi(text); err != nil || from < 0 {
+			return nil, badRequest(fmt.Errorf("from: %q is not a number of keys", text))
+		}
 	}
 	f := keys.Filter{
 		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), NotGood: state != "",
 	}
 	query := url.Values{"namespace": {f.Namespace}, "name": {f.Name}, "host": {f.Host}, "state": {state}}
 	rows := &table{Opens: "KEY"}
-	from, _ := strconv.Atoi(v.FormValue("from"))
 	all, next := 0, ""
 	for _, k := range last.Keys {
 		if !f.Selects(&k) {
