@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strconv"
@@ -48,6 +49,8 @@ func startBroker(o brokerOptions) (*broker, error) {
 		DontListen: o.Listen == "",
 		MaxPayload: maxPayload,
 		NoSigs:     true, // the process handles its signals itself
+		// Otherwise a disk with less than 7 GB free refuses streams with large limits, which a laptop hardly fills.
+		JetStreamMaxStore: math.MaxInt64,
 	}
 	if err := listenAt(options, o.Listen); err != nil {
 		return nil, err

@@ -54,6 +54,14 @@ var _ = Describe("The embedded broker", func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
+	It("accepts streams whose limits are larger than the free disk", func(ctx SpecContext) {
+		b := started(brokerOptions{Dir: GinkgoT().TempDir()})
+		_, err := connect("", b.Dial()).CreateStream(ctx, jetstream.StreamConfig{
+			Name: "LARGE", Subjects: []string{"large"}, MaxBytes: 1 << 60,
+		})
+		Expect(err).NotTo(HaveOccurred())
+	})
+
 	It("reports an invalid address with one sentence", func(ctx SpecContext) {
 		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		Expect(err).NotTo(HaveOccurred())
