@@ -32,6 +32,9 @@ import (
 // stopTimeout is the time limit to stop a part. Services have their own limit.
 const stopTimeout = 10 * time.Second
 
+// slowStart is longer than a normal start, with keeper and its cache.
+const slowStart = 15 * time.Second
+
 // embeddedURL is how logs name the broker in this process.
 const embeddedURL = "nats://embedded"
 
@@ -86,7 +89,10 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 			return err
 		}
 	}
-	a := &assembly{config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats}
+	a := &assembly{
+		config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats,
+		slowStart: slowStart,
+	}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return a.serve(ctx, failed, func(ctx context.Context) error { return ready(ctx, system) })
 }
@@ -128,6 +134,8 @@ type assembly struct {
 	health   *process.Health
 	registry *prometheus.Registry
 	nats     *broker
+	// slowStart is when the log says which parts are not ready.
+	slowStart time.Duration
 }
 
 // serve runs the services until ctx is done, or one or the control plane fails.
@@ -166,13 +174,22 @@ func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(co
 		})
 	}
 	group.Go(func() error {
+		slow := time.AfterFunc(a.slowStart, a.logUnready)
+		defer slow.Stop()
 		isReady := func(context.Context) (bool, error) { return a.health.Ready(), nil }
 		if err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, isReady); err != nil {
-			return nil //nolint:nilerr // ctx ended before all parts were ready
+			return nil // ctx ended before all parts were ready
 		}
+		slow.Stop()
 		return ready(ctx)
 	})
 	return group.Wait()
+}
+
+// logUnready logs what the start waits for, as an error: the demo hides the warnings of the parts.
+func (a *assembly) logUnready() {
+	a.log.Error().Strs("parts", a.health.Unready()).
+		Msgf("not ready after %s, still trying: --log-level=warn shows the errors", a.slowStart)
 }
 
 // run runs one service.

@@ -48,8 +48,16 @@ func (h *Health) Part(name string) *Part {
 }
 
 // Ready reports whether all parts are ready.
-func (h *Health) Ready() bool {
-	return !slices.ContainsFunc(h.sorted(), func(p *Part) bool { return p.why() != "" })
+func (h *Health) Ready() bool { return len(h.Unready()) == 0 }
+
+// Unready lists the parts that are not ready, each with its reason: "nats (no connection to NATS)".
+func (h *Health) Unready() (parts []string) {
+	for _, p := range h.sorted() {
+		if why := p.why(); why != "" {
+			parts = append(parts, p.name+" ("+why+")")
+		}
+	}
+	return parts
 }
 
 func (h *Health) sorted() []*Part {

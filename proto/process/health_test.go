@@ -35,9 +35,10 @@ var _ = It("readiness lists all parts with ?verbose, or if one is not ready", fu
 	code, text = readyz(health, "")
 	Expect(code).To(Equal(503))
 	Expect(text).To(ContainSubstring("[+]nats ok\n[-]watcher/cache not ready: the API server does not respond\n"))
+	Expect(health.Unready()).To(HaveExactElements("watcher/cache (the API server does not respond)"))
 
 	cache.Ready()
-	Expect(health.Ready()).To(BeTrue())
+	Expect(health.Unready()).To(BeEmpty())
 	code, text = readyz(health, "")
 	Expect(code).To(Equal(200))
 	Expect(text).To(Equal("ok"))
