@@ -63,11 +63,8 @@ type candidate struct {
 	shown  shown
 	// futile means that a fetch is useless because the key is foreign or the object immutable.
 	futile bool
-	// known is what earlier steps know of the key (nil: nothing).
-	known *suspect
-	// pending and verdict are set once the messages of the key are read.
-	pending pending
-	verdict verdict
+	// suspect is what earlier steps know of the key, or a new one, which is not in Auditor.suspects.
+	suspect *suspect
 }
 
 // stripped reports whether the key has our body, but its status was removed, for example by an admission policy.
@@ -105,6 +102,9 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Ti
 	c.shown = shown{
 		held:    (state.State == keystate.OK || state.State == keystate.HeldBack) && !restored && !unanswered,
 		failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
+	}
+	if c.suspect = a.suspects[key]; c.suspect == nil || c.suspect.shown != c.shown {
+		c.suspect = &suspect{shown: c.shown}
 	}
 	return c
 }
@@ -160,21 +160,16 @@ func (a *Auditor) choose(s *step) {
 // shouldRead reports whether the messages of a key must be read, and updates the suspects. timer means that it is the
 // turn of its timer.
 func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
-	known := a.suspects[c.key]
-	same := known != nil && known.shown == c.shown
-	if same || !c.shown.held && !c.futile {
+	before := a.suspects[c.key]
+	if before == c.suspect || !c.shown.held && !c.futile {
 		if !handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.maxInFlight()) {
 			return false
 		}
-		if !same {
-			known = &suspect{shown: c.shown}
-			a.suspects[c.key] = known
-		}
-		c.known = known
+		a.suspects[c.key] = c.suspect
 		return a.isOver(s, c)
 	}
-	if known != nil && known.requests > 0 && c.shown.held {
-		a.lifted[known.group] = true
+	if before != nil && before.requests > 0 && c.shown.held {
+		a.lifted[before.group] = true
 	}
 	delete(a.suspects, c.key)
 	timer = timer && handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.grace())
@@ -185,7 +180,7 @@ func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
 // another key of its group is held. To notice that soon, one key per group is requested every half
 // interval.
 func (a *Auditor) isOver(s *step, c *candidate) bool {
-	k := c.known
+	k := c.suspect
 	if !k.waits() && s.lifted[k.group] {
 		k.notBefore = time.Time{}
 	}
@@ -217,13 +212,14 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 		return err
 	}
 	var lost []pipeline.Key
-	for _, c := range candidates {
-		c.pending = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
-		c.verdict = classify(observation{
+	work, verdicts := make([]pending, len(candidates)), make([]verdict, len(candidates))
+	for i, c := range candidates {
+		work[i] = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
+		verdicts[i] = classify(observation{
 			shown: c.shown, available: c.entry.Available, rejected: c.rejected(), ahead: s.ahead(c),
-			suspected: c.known != nil, wasLanding: c.known != nil && c.known.last == landing,
-		}, c.want, c.pending)
-		if c.verdict >= bodyLost {
+			suspected: a.suspects[c.key] == c.suspect, wasLanding: c.suspect.last == landing,
+		}, c.want, work[i])
+		if verdicts[i] >= bodyLost {
 			lost = append(lost, c.key)
 		}
 	}
@@ -238,26 +234,25 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 			return err
 		}
 	}
-	for _, c := range candidates {
-		c.known = cmp.Or(c.known, &suspect{shown: c.shown})
-		if c.verdict >= bodyLost {
-			queued := c.known.isQueued(queued[c.key], results)
+	for i, c := range candidates {
+		if verdicts[i] >= bodyLost {
+			queued := c.suspect.isQueued(queued[c.key], results)
 			if !queued {
 				s.enqueue(wantindex.ObjectOf(c.key))
 			}
 			repaired := plan.NeedsWant(c.object, c.pair, c.want, a.deps.Index.Epoch())
-			c.verdict = c.verdict.excuse(queued, repaired)
+			verdicts[i] = verdicts[i].excuse(queued, repaired)
 		}
-		a.carryOut(s, c)
+		a.carryOut(s, c, work[i], verdicts[i])
 	}
 	return nil
 }
 
 // carryOut records the verdict about a key in the index, from which the next plan of the object takes it, and in the
 // suspects.
-func (a *Auditor) carryOut(s *step, c *candidate) {
-	k, v, finding := c.known, c.verdict, wantindex.Finding(wantindex.NothingLost)
-	k.last, k.notBefore = v, s.now.Add(a.interval.pause(v, c.pending, k.requests, s.now))
+func (a *Auditor) carryOut(s *step, c *candidate, p pending, v verdict) {
+	k, finding := c.suspect, wantindex.Finding(wantindex.NothingLost)
+	k.last, k.notBefore = v, s.now.Add(a.interval.pause(v, p, k.requests, s.now))
 	a.suspects[c.key] = k
 	switch v {
 	case inOrder:
@@ -273,10 +268,10 @@ func (a *Auditor) carryOut(s *step, c *candidate) {
 		}
 		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
 		k.group = failureGroup{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
-		k.newest, k.queuedUpTo = c.pending.newest(), 0
+		k.newest, k.queuedUpTo = p.newest(), 0
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Published) {
-		w.Stale = c.shown.held && pipeline.StaleDue(c.pending.timer, c.object.Request.Interval(c.key.Key), s.now)
+		w.Stale = c.shown.held && pipeline.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
 		w.Forced, w.Finding = w.Forced && v != inOrder, cmp.Or(finding, w.Finding)
 	})
 	if finding != wantindex.NothingLost {
