@@ -21,6 +21,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -42,6 +43,7 @@ type metrics struct {
 	own, pipeline, standard *metric.Set
 
 	reconciler *reconcile.Metrics
+	sessions   *session.Metrics
 	audit      *audit.Metrics
 	calls      *kube.Calls
 	events     *prometheus.CounterVec
@@ -53,7 +55,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m := &metrics{
 		own: metric.New(registry, "watcher"), pipeline: metric.New(registry, "pipeline"), standard: metric.Standard(registry),
 	}
-	m.reconciler = reconcile.NewMetrics(m.own, m.standard)
+	m.reconciler, m.sessions = reconcile.NewMetrics(m.own), session.NewMetrics(m.own, m.standard)
 	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
 		metric.Of("kind", informer.EventKinds()...))

@@ -31,6 +31,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/session"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -111,7 +112,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 type parts struct {
 	objects  *informer.Informer[*annotated.Object]
 	quota    *quota.Quota
-	sessions *reconcile.Runner
+	sessions *session.Runner
 	export   *exporter.Exporter
 	metrics  *metrics
 	// cache is ready once the objects are listed, and streams while a session publishes.
@@ -143,16 +144,21 @@ func newParts(
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: p.quota.Get, Clock: brokerClock, Log: rt.Log, Metrics: metrics.audit,
 	})
-	p.sessions = reconcile.NewRunner(reconcile.Config{
+	backlog := wantindex.NewBacklog(client)
+	reconciler := reconcile.New(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
-		Workers: c.Workers, CheckInterval: at.check, InScope: c.watches,
 	}, reconcile.Deps{
-		Objects: p.objects, Object: p.quota.GetCompiled, Index: index, Backlog: wantindex.NewBacklog(client), Client: client,
+		Objects: p.objects, Object: p.quota.GetCompiled, Index: index, Backlog: backlog, Client: client,
 		Clock: at.wall, BrokerClock: brokerClock, Signer: signer, Tracer: rt.Tracer, Log: rt.Log, Metrics: metrics.reconciler,
 		Record: kube.NewRecorder(clients.Events, "watcher", at.wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
-		Epoch: managed.epoch, Auditor: auditor, Health: p.streams,
+	})
+	p.sessions = session.NewRunner(session.Config{
+		Installation: c.Election.Installation(), InScope: c.watches, Workers: c.Workers, CheckInterval: at.check,
+	}, session.Deps{
+		Names: p.objects.Names, Reconciler: reconciler, Auditor: auditor, Epoch: managed.epoch, Client: client, Index: index,
+		Backlog: backlog, Clock: at.wall, Health: p.streams, Log: rt.Log, Metrics: metrics.sessions,
 	})
 	p.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: brokerClock, Log: rt.Log})
 	metrics.measure(keys{

@@ -8,7 +8,6 @@ import (
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
@@ -23,14 +22,10 @@ type Metrics struct {
 	events          *prometheus.CounterVec
 	// EventsOverBudget counts Events that were not written at once.
 	EventsOverBudget prometheus.Counter
-	// The others are of sessions.
-	queue            *kube.QueueMetrics
-	sessions, purges prometheus.Counter
-	outOfScope       prometheus.Gauge
 }
 
-// NewMetrics creates the metrics in the watcher's set, and in one with standard names.
-func NewMetrics(set, standard *metric.Set) *Metrics {
+// NewMetrics creates the metrics in the watcher's set.
+func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.",
 			metric.Of("cause",
@@ -52,12 +47,6 @@ func NewMetrics(set, standard *metric.Set) *Metrics {
 			metric.Of("reason", slices.Sorted(maps.Keys(actions))...)),
 		EventsOverBudget: set.Counter("events_over_budget_total",
 			"Events delayed or dropped because their namespace exceeded its budget."),
-		sessions: set.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
-		purges: set.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
-			"The watcher fills it again at once."),
-		outOfScope: set.Gauge("out_of_scope_wants",
-			"Ignored wants of unwatched namespaces, from other installations."),
-		queue: kube.NewQueueMetrics(standard, queueName),
 	}
 }
 

@@ -49,11 +49,23 @@ func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals re
 	return p
 }
 
-// limitRemovals drops removals from the plan if there are too many. It returns the time until the next check.
-func (p *pacing) limitRemovals(o *annotated.Object, todo *plan.Plan) (again time.Duration) {
+// due returns what is due of a plan, and the time until the next check of the object (0: when it changes). Nothing is
+// due (nil) right after a publish for the object. Removals come first, because they may be all that the plan has.
+func (p *pacing) due(
+	name types.NamespacedName, o *annotated.Object, todo plan.Plan,
+) (_ *plan.Plan, again time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.removals.check(o, todo)
+	again = p.removals.check(o, &todo)
+	if len(todo.Publish)+len(todo.Retract)+len(todo.Remove)+len(todo.Notices) > 0 || todo.AskWriter {
+		if at, ok := p.published.entries[name]; ok && p.clock.Since(at) < p.coalesce {
+			return nil, pace.Soonest(again, p.coalesce-p.clock.Since(at))
+		}
+	}
+	if o != nil {
+		again = pace.Soonest(again, p.delayRepairs(name, o.SeenAt, &todo))
+	}
+	return &todo, pace.Soonest(again, p.dropRequested(name, o, &todo))
 }
 
 // requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
@@ -62,17 +74,6 @@ func (p *pacing) requestedRemovals(o *annotated.Object) []string {
 		return sent.remove
 	}
 	return nil
-}
-
-// coalesceWait returns the time until the next publish for an object is allowed.
-func (p *pacing) coalesceWait(name types.NamespacedName) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	last, ok := p.published.entries[name]
-	if !ok {
-		return 0
-	}
-	return max(0, p.coalesce-p.clock.Since(last))
 }
 
 // recordPublish records a publish for an object.
@@ -114,10 +115,8 @@ func (r requestMemo) pause(repeat time.Duration) time.Duration {
 }
 
 // dropRequested removes a recent request to the writer from the plan. It returns the time until the
-// next check of the object.
+// next check of the object. The caller holds the lock.
 func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, todo *plan.Plan) (again time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	sent, ok := p.requests.entries[name]
 	same := ok && o != nil && sent.same(memoOf(o, todo))
 	if !todo.AskWriter && len(todo.Remove) == 0 {
@@ -157,12 +156,10 @@ const settling = time.Second
 // delayRepairs removes repairs from the plan that follow the last ones of the same key too soon, so
 // that a conflict with another controller causes no hot loop. One Event replaces the Event of each drift.
 // A check that settles a fingerprint waits until its second is over: the object was seen at that time. It
-// returns the time until the next repair.
+// returns the time until the next repair. The caller holds the lock.
 func (p *pacing) delayRepairs(
 	name types.NamespacedName, seen time.Time, todo *plan.Plan,
 ) (again time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	now := p.clock.Now()
 	todo.Notices = slices.DeleteFunc(todo.Notices, func(n plan.Notice) bool {
 		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]

@@ -22,7 +22,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
@@ -30,15 +29,13 @@ import (
 
 // Objects are the annotated ConfigMaps.
 type Objects interface {
-	// Names returns the names of all objects.
-	Names() []types.NamespacedName
 	// Listed reports whether a namespace has been listed. Only then is a missing object deleted.
 	Listed(namespace string) bool
 	// Each holds a lock while it calls visit.
 	Each(visit func(*annotated.Object))
 }
 
-// Config of a Reconciler and its Runner.
+// Config of a Reconciler.
 type Config struct {
 	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
 	// becomes few publishes.
@@ -46,20 +43,13 @@ type Config struct {
 	// Repeat is how long the writer has to reconcile an object before the first repeated request. It
 	// doubles with each request.
 	Repeat time.Duration
-	// Installation marks the wants of this watcher and its standbys (empty: unknown). It distinguishes them from wants of
-	// other installations once their namespace is no longer watched.
+	// Installation marks the wants of this watcher and its standbys (empty: unknown).
 	Installation string
 	// MaxRemovals limits the removals of a namespace within a minute.
 	MaxRemovals MaxRemovals
-	// Workers is the maximum number of concurrent reconciles.
-	Workers int
-	// CheckInterval is the interval between comparisons of the stream with the session.
-	CheckInterval time.Duration
-	// InScope reports whether a namespace is watched.
-	InScope func(namespace string) bool
 }
 
-// Deps are the dependencies of a Reconciler and its Runner.
+// Deps are the dependencies of a Reconciler.
 type Deps struct {
 	Objects Objects
 	// Object returns an object within the quota of its namespace, or nil.
@@ -69,7 +59,7 @@ type Deps struct {
 	Backlog *wantindex.Backlog
 	Client  *pipeline.Client
 	// Clock is the machine's clock, for all pauses.
-	Clock clock.WithTicker
+	Clock clock.PassiveClock
 	// Record is the method of kube.Recorder.
 	Record func(context.Context, kube.Event) (written bool, short *budget.Shortage, err error)
 	// Signer signs wants (nil: they are not signed).
@@ -80,12 +70,6 @@ type Deps struct {
 	Tracer  *tracing.Tracer
 	Log     zerolog.Logger
 	Metrics *Metrics
-
-	// The others are of sessions. Epoch returns the epoch of the stream of requests, and creates the stream if necessary.
-	Epoch   func(context.Context) (int64, error)
-	Auditor *audit.Auditor
-	// Health is ready while a session publishes.
-	Health *process.Part
 }
 
 // Reconciler publishes the differences between objects and the stream. Concurrent calls must be
@@ -137,22 +121,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	}
 	p := plan.New(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
-	again = r.pacing.limitRemovals(o, &p)
-	if len(p.Publish)+len(p.Retract)+len(p.Remove)+len(p.Notices) > 0 || p.AskWriter {
-		if wait := r.pacing.coalesceWait(name); wait > 0 {
-			later, err := r.notices.emit(ctx, name)
-			return pace.Soonest(pace.Soonest(again, wait), later), err
+	due, again := r.pacing.due(name, o, p)
+	if due != nil {
+		r.leavePinsToWriter(ctx, o, due)
+		changed := r.notices.queue(name, o, due.Notices)
+		var done bool
+		if done, err = r.carryOut(ctx, name, o, due); changed || done {
+			r.pacing.recordPublish(name)
 		}
-	}
-	if o != nil {
-		again = pace.Soonest(again, r.pacing.delayRepairs(name, o.SeenAt, &p))
-	}
-	again = pace.Soonest(again, r.pacing.dropRequested(name, o, &p))
-	r.leavePinsToWriter(ctx, o, &p)
-	changed := r.notices.queue(name, o, p.Notices)
-	done, err := r.carryOut(ctx, name, o, p)
-	if changed || done {
-		r.pacing.recordPublish(name)
 	}
 	later, unwritten := r.notices.emit(ctx, name)
 	return pace.Soonest(again, later), errors.Join(err, unwritten)
@@ -197,7 +173,7 @@ func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 // delay the others, unless the namespace has its share of the wants. The writer is asked even then, because
 // the next plan no longer has the published wants, whose pinned bodies the writer fills in.
 func (r *Reconciler) carryOut(
-	ctx context.Context, name types.NamespacedName, o *annotated.Object, p plan.Plan,
+	ctx context.Context, name types.NamespacedName, o *annotated.Object, p *plan.Plan,
 ) (done bool, err error) {
 	var errs []error
 	note := func(err error) {
@@ -218,7 +194,7 @@ func (r *Reconciler) carryOut(
 		note(r.publish(ctx, p.Publish[i]))
 	}
 	if p.AskWriter || len(p.Remove) > 0 {
-		note(r.requestReconcile(ctx, o, &p))
+		note(r.requestReconcile(ctx, o, p))
 	}
 	return done, errors.Join(append(errs, full)...)
 }

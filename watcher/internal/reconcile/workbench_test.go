@@ -88,7 +88,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	broker := natstest.Broker(t, natstest.Options{})
 	js := natstest.Connect(t, broker, nats.ReconnectBufSize(-1)) // fail fast
 	registry := prometheus.NewRegistry()
-	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"), metric.Standard(registry))
+	metrics := reconcile.NewMetrics(metric.New(registry, "watcher"))
 	b := &bench{
 		WithT: NewWithT(t), t: t, registry: registry, broker: broker, index: wantindex.NewIndex(), log: gbytes.NewBuffer(),
 		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
@@ -135,9 +135,6 @@ func (b *bench) Get(name types.NamespacedName) *annotated.Object {
 	}
 	return b.object
 }
-
-// Names returns no names, because no session runs.
-func (b *bench) Names() []types.NamespacedName { return nil }
 
 // Each visits the objects.
 func (b *bench) Each(visit func(*annotated.Object)) {

@@ -1,4 +1,5 @@
-package reconcile
+// Package session reads the stream of requests and reconciles all ConfigMaps, until that reading is outdated.
+package session
 
 import (
 	"cmp"
@@ -10,10 +11,19 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/watcher/internal/audit"
 	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 const (
@@ -24,12 +34,62 @@ const (
 	firstPause = 50 * time.Millisecond
 )
 
+// Config of a Runner.
+type Config struct {
+	// Installation marks the wants of this watcher and its standbys (empty: unknown). It distinguishes them from wants of
+	// other installations once their namespace is no longer watched.
+	Installation string
+	// InScope reports whether a namespace is watched.
+	InScope func(namespace string) bool
+	// Workers is the maximum number of concurrent reconciles.
+	Workers int
+	// CheckInterval is the interval between comparisons of the stream with the session.
+	CheckInterval time.Duration
+}
+
+// Deps are the dependencies of a Runner.
+type Deps struct {
+	// Names returns the names of all annotated ConfigMaps.
+	Names      func() []types.NamespacedName
+	Reconciler *reconcile.Reconciler
+	Auditor    *audit.Auditor
+	// Epoch returns the epoch of the stream of requests, and creates the streams if necessary.
+	Epoch   func(context.Context) (int64, error)
+	Client  *pipeline.Client
+	Index   *wantindex.Index
+	Backlog *wantindex.Backlog
+	// Clock is the machine's clock, for all pauses.
+	Clock clock.WithTicker
+	// Health is ready while a session publishes.
+	Health  *process.Part
+	Log     zerolog.Logger
+	Metrics *Metrics
+}
+
+// Metrics are the metrics of a Runner.
+type Metrics struct {
+	queue            *kube.QueueMetrics
+	sessions, purges prometheus.Counter
+	outOfScope       prometheus.Gauge
+}
+
+// NewMetrics creates the metrics in the watcher's set, and in one with standard names.
+func NewMetrics(set, standard *metric.Set) *Metrics {
+	return &Metrics{
+		sessions: set.Counter("sessions_total", "How often the watcher read the whole stream of requests."),
+		purges: set.Counter("purges_total", "How often another client removed wants from the stream of requests. "+
+			"The watcher fills it again at once."),
+		outOfScope: set.Gauge("out_of_scope_wants",
+			"Ignored wants of unwatched namespaces, from other installations."),
+		queue: kube.NewQueueMetrics(standard, queueName),
+	}
+}
+
 // Runner runs one session after another: it reads the stream of requests and publishes wants until that reading is
 // outdated.
 type Runner struct {
-	config     Config
-	deps       Deps
-	reconciler *Reconciler
+	config Config
+	deps   Deps
 
 	// current is the queue of the running session, if any.
 	current atomic.Pointer[pace.Work]
@@ -37,8 +97,8 @@ type Runner struct {
 	outOfScope int
 }
 
-// NewRunner returns a runner with its reconciler.
-func NewRunner(c Config, d Deps) *Runner { return &Runner{config: c, deps: d, reconciler: New(c, d)} }
+// NewRunner returns a runner.
+func NewRunner(c Config, d Deps) *Runner { return &Runner{config: c, deps: d} }
 
 // Changed passes a changed object to the running session. A live change precedes the wants.
 // Without a session nothing is missed, because each one begins with all objects.

@@ -1,4 +1,4 @@
-package reconcile
+package session
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 
 // enqueueAll enqueues all objects, and deleted objects that still have wants.
 func (r *Runner) enqueueAll(s *session) {
-	objects, wanted := r.deps.Objects.Names(), r.deps.Index.Names()
+	objects, wanted := r.deps.Names(), r.deps.Index.Names()
 	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing wants")
 	for _, name := range objects {
 		s.queue.Add(name)
@@ -141,7 +141,7 @@ func (r *Runner) enqueueAll(s *session) {
 func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := r.reconciler.Reconcile(ctx, name)
+	again, err := r.deps.Reconciler.Reconcile(ctx, name)
 	if again > 0 {
 		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)
