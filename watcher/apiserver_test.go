@@ -1,6 +1,8 @@
 package watcher_test
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -29,9 +31,28 @@ var _ = It("A watcher restarts a silent watch over a new connection", func(ctx S
 	Expect(i.log).To(gbytes.Say("is silent"))
 })
 
+var _ = It("A watcher lists objects without a stream if the bookmark at its end is missing", func(ctx SpecContext) {
+	w, g := newWorld(ctx), newGateway()
+	g.unmarked.Store(true)
+	w.create(ctx, "cm", "k=example.com")
+	i := w.watch(func(o *options) {
+		o.cluster, o.pace.Stall = &rest.Config{Host: g.URL, QPS: -1}, 500*time.Millisecond
+	})
+	edits := 0
+	Eventually(func() string { // a list that never ends is not silent
+		edits++
+		w.create(ctx, fmt.Sprint("other", edits), "")
+		return w.url(ctx, w.key("cm", "k"))()
+	}).ShouldNot(BeEmpty())
+	i.awaitReady()
+	Expect(i.log).To(gbytes.Say("as a stream does not end"))
+})
+
 // gateway is a proxy of the API server that can silence responses.
 type gateway struct {
 	*httptest.Server
+	// unmarked removes the mark of the bookmark that ends a list as a stream.
+	unmarked atomic.Bool
 	// mute discards the rest of the current responses.
 	mute atomic.Pointer[atomic.Bool]
 }
@@ -51,7 +72,7 @@ func newGateway() *gateway {
 		FlushInterval: -1,
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		ModifyResponse: func(r *http.Response) error {
-			r.Body = muted{r.Body, g.mute.Load()}
+			r.Body = muted{r.Body, g.mute.Load(), &g.unmarked}
 			return nil
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {},
@@ -66,12 +87,17 @@ func newGateway() *gateway {
 // muted is the body of a response that can be silenced.
 type muted struct {
 	io.ReadCloser
-	mute *atomic.Bool
+	mute     *atomic.Bool
+	unmarked *atomic.Bool
 }
 
 func (m muted) Read(p []byte) (n int, err error) {
 	for {
-		if n, err = m.ReadCloser.Read(p); err != nil || !m.mute.Load() {
+		n, err = m.ReadCloser.Read(p)
+		if m.unmarked.Load() {
+			copy(p, bytes.ReplaceAll(p[:n], []byte("initial-events-end"), []byte("initial-events-say")))
+		}
+		if err != nil || !m.mute.Load() {
 			return n, err
 		}
 	}

@@ -20,6 +20,8 @@ type namespace[T Cached] struct {
 	// seen is the time of the last response, in Unix nanoseconds (0: none), and latest the last version.
 	seen   atomic.Int64
 	latest atomic.Uint64
+	// listing is the start of a list as a stream that has not ended, in Unix nanoseconds (0: none).
+	listing atomic.Int64
 	// The lock of the Informer guards the number of objects that the watch delivers, cached or not, whether the
 	// namespace was listed, and whether it is forbidden.
 	watched           int
@@ -36,6 +38,24 @@ func (n *namespace[T]) silence() time.Duration {
 		return 0
 	}
 	return n.now().Sub(time.Unix(0, seen))
+}
+
+// recordListing records whether a list as a stream has begun. Its start stays the same if it begins again.
+func (n *namespace[T]) recordListing(begun bool) {
+	if !begun {
+		n.listing.Store(0)
+		return
+	}
+	n.listing.CompareAndSwap(0, n.now().UnixNano())
+}
+
+// listingFor returns how long a list as a stream has not ended (0: there is none).
+func (n *namespace[T]) listingFor() time.Duration {
+	begun := n.listing.Load()
+	if begun == 0 {
+		return 0
+	}
+	return n.now().Sub(time.Unix(0, begun))
 }
 
 // recordVersion records the version of a response. The caller holds the lock.
@@ -104,6 +124,7 @@ func (n *namespace[T]) Replace(list []any, version string) error {
 		}
 	}
 	n.recordEvent(List)
+	n.recordListing(false)
 	n.mu.Lock()
 	n.watched, n.listed = len(list), true
 	changed := n.replace(listed)

@@ -109,6 +109,8 @@ type namespaceWatch[T Cached] struct {
 	*namespace[T]
 
 	failing atomic.Bool
+	// plain means that lists are no longer requested as streams, because one did not end.
+	plain atomic.Bool
 }
 
 // untilStall watches until ctx is done or the watch must be restarted.
@@ -128,6 +130,7 @@ func (n *namespaceWatch[T]) untilStall(ctx context.Context) {
 		})
 	}
 	n.recordResponse()
+	n.recordListing(false)
 	endIf(n.stalled, n.StallAfter/20)
 	if n.CompareEvery > 0 {
 		endIf(n.restored, n.CompareEvery)
@@ -142,13 +145,22 @@ func (n *namespaceWatch[T]) untilStall(ctx context.Context) {
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
 
-// stalled reports whether a watch without errors is silent.
+// stalled reports whether a watch without errors is silent, or begins with a list that does not end. A proxy that does
+// not know streaming lists sends all objects, but not the bookmark for which the reflector waits without limit.
 func (n *namespaceWatch[T]) stalled(context.Context) bool {
-	if n.failing.Load() || n.silence() <= n.StallAfter {
+	switch {
+	case n.failing.Load():
+		return false
+	case n.listingFor() > n.StallAfter:
+		n.plain.Store(true)
+		n.Log.Warn().Str("namespace", n.name).Msg("the list of " + n.Objects.Name +
+			" as a stream does not end, requesting it as a whole from now on")
+	case n.silence() > n.StallAfter:
+		n.Log.Warn().Str("namespace", n.name).Time("since", time.Unix(0, n.seen.Load())).Msg("the watch of " +
+			n.Objects.Name + " is silent, restarting it")
+	default:
 		return false
 	}
-	n.Log.Warn().Str("namespace", n.name).Time("since", time.Unix(0, n.seen.Load())).Msg("the watch of " + n.Objects.Name +
-		" is silent, restarting it")
 	return true
 }
 
@@ -190,7 +202,12 @@ func (n *namespaceWatch[T]) listWatch() *cache.ListWatch {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector = n.Selector
+			list := o.SendInitialEvents != nil
+			if list && n.plain.Load() {
+				return nil, errPlain
+			}
 			stream, err := n.Objects.Watch(ctx, n.name, o)
+			n.recordListing(list && err == nil)
 			n.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
 		},
@@ -225,6 +242,9 @@ func (n *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
 		n.Log.Info().Str("namespace", n.name).Msg("watching the " + n.Objects.Name + " again")
 	}
 }
+
+// errPlain makes the reflector request a list as a whole.
+var errPlain = errors.New("no list as a stream")
 
 // errClosed means that the API server, or a proxy, closes connections before a response.
 var errClosed = errors.New("connection closed before a response")
