@@ -135,7 +135,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}
-	if e.backpressure.rejectedSince(pipeline.Failures, e.deps.Clock.Now().Add(-deadLetterPause)) {
+	if e.backpressure.rejectedSince(pipeline.Failures, e.deps.Local().Add(-deadLetterPause)) {
 		return false
 	}
 	d.Traceparent = pipeline.Traceparent(a.span.SpanContext())
@@ -143,11 +143,11 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
 	if err := e.deps.Client.PublishDeadLetter(ctx, a.key, d, id); err != nil {
-		e.backpressure.rejected(pipeline.Failures, err, e.deps.Clock.Now())
+		e.backpressure.rejected(pipeline.Failures, err, e.deps.Local())
 		e.deps.Metrics.observePushback(err)
 		return false
 	}
-	e.backpressure.accepted(pipeline.Failures, e.deps.Clock.Now())
+	e.backpressure.accepted(pipeline.Failures, e.deps.Local())
 	e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(d.GetFailure().GetClass())).Inc()
 	return true
 }
@@ -195,12 +195,12 @@ func (e *Engine) untilAccepted(ctx context.Context, stream string, call func(con
 		cancel()
 		switch {
 		case err == nil || isFinal(err):
-			e.backpressure.accepted(stream, e.deps.Clock.Now())
+			e.backpressure.accepted(stream, e.deps.Local())
 			return err
 		case errors.Is(err, pipeline.ErrTooLarge):
 			return fmt.Errorf("%w: %w", errRejected, err)
 		}
-		e.backpressure.rejected(stream, err, e.deps.Clock.Now())
+		e.backpressure.rejected(stream, err, e.deps.Local())
 		e.deps.Metrics.observePushback(err)
 		if err := e.pause(pause); err != nil {
 			return err

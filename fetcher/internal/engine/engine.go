@@ -38,6 +38,9 @@ type Deps struct {
 	Draining <-chan struct{}
 	// Clock is the clock of all schedules.
 	Clock Clock
+	// Local is the clock of budgets and back-pressure, which would last too long if the broker's clock was set
+	// back meanwhile. Nil means time.Now.
+	Local func() time.Time
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
 	// Log gets a line for each outcome, within the limits of process.SampledLog.
@@ -62,12 +65,15 @@ type Engine struct {
 
 // New returns an engine with a valid configuration.
 func New(cfg Config, deps Deps) *Engine {
+	if deps.Local == nil {
+		deps.Local = time.Now
+	}
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
 		shared:      sharedcall.New[get.Request, attemptEnd](cfg.Sharing, deps.Clock.Now),
-		resultBytes: budget.New(cfg.ResultBytes, deps.Clock.Now),
-		processing:  budget.New(cfg.Processing, deps.Clock.Now),
-		deadLetters: budget.New(cfg.DeadLetters, deps.Clock.Now),
+		resultBytes: budget.New(cfg.ResultBytes, deps.Local),
+		processing:  budget.New(cfg.Processing, deps.Local),
+		deadLetters: budget.New(cfg.DeadLetters, deps.Local),
 	}
 	e.rules = &rule.Evaluator{Now: deps.Clock.Now, Budget: e.processing}
 	return e

@@ -422,6 +422,7 @@ type fetcherOptions struct {
 	egress   egress.Config
 	get      get.Config
 	clock    engine.Clock
+	local    func() time.Time
 	log      io.Writer
 	draining chan struct{}
 	js       jetstream.JetStream
@@ -459,6 +460,7 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		egress:   egress.Config{AllowCIDRs: []string{"127.0.0.0/8"}},
 		get:      get.Defaults(),
 		clock:    clockOf(w.clock.Now),
+		local:    w.clock.Now,
 		log:      GinkgoWriter,
 		draining: make(chan struct{}),
 		registry: prometheus.NewRegistry(),
@@ -479,8 +481,8 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	slots := throttle.New(o.limits)
 	e := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
-		Clock: o.clock, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics, Tracer: o.tracer,
-		Signatures: o.signatures,
+		Clock: o.clock, Local: o.local, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics,
+		Tracer: o.tracer, Signatures: o.signatures,
 	})
 	f := &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
 	f.drain = sync.OnceFunc(func() { close(f.draining) })

@@ -129,9 +129,9 @@ func (g *Group[K, V]) end(c *call[K, V], o Shared[V], returned bool) {
 	}
 }
 
-// expire drops the outcomes that are older than the window.
+// expire drops the outcomes that are older than the window, or from the future, because the clock was set back.
 func (g *Group[K, V]) expire(now time.Time) {
-	for len(g.kept) > 0 && now.Sub(g.kept[0].ended) > g.cfg.Window {
+	for len(g.kept) > 0 && (now.Sub(g.kept[0].ended) > g.cfg.Window || g.kept[0].ended.After(now)) {
 		g.drop()
 	}
 }
