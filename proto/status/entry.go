@@ -56,13 +56,13 @@ type Entry struct {
 
 	// CheckedOwner is the fingerprint of the foreign or missing owner (package annotation) of a key that has
 	// the right body nevertheless.
-	CheckedOwner string `json:"drift,omitempty"`
+	CheckedOwner string `json:"checkedOwner,omitempty"`
 	// Annotation is the annotation that asked for the key, as annotation.Asker names it. Only an
 	// installation that reads this annotation removes or changes the entry.
 	Annotation string `json:"annotation,omitempty"`
 	// UIDMark tells on which object this entry was written, because backups and copies include
 	// annotations (empty if unknown).
-	UIDMark string `json:"object,omitempty"`
+	UIDMark string `json:"uidMark,omitempty"`
 	// Fence of the trigger that led to this entry.
 	Fence Fence `json:"fence,omitzero"`
 }

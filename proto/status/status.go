@@ -2,7 +2,7 @@
 // JSON by key of the ConfigMap.
 //
 //	{"mydata":{"url":"https://data.example.com","sha256":"…","size":12,
-//	 "changedAt":"2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}
+//	 "changedAt":"2026-01-02T03:04:05Z","uidMark":"0b0e8a63","fence":"1767323045000.7"}}
 //
 // Problems with the annotations themselves have the key *, which no ConfigMap has:
 //

@@ -40,7 +40,7 @@ func TestString(t *testing.T) {
 		`"since":"2026-01-03T00:00:00Z","attempts":3,"gaveUp":true,` +
 		`"httpStatus":404,"message":"e.example.com responded with 404","nextTry":"2026-01-03T01:00:00Z","stale":true,` +
 		`"terminal":true,` +
-		`"drift":"kubectl-edit/Update/2026-01-02T03:04:05Z","object":"0b0e8a63","fence":"1767323045000.7"}}`
+		`"checkedOwner":"kubectl-edit/Update/2026-01-02T03:04:05Z","uidMark":"0b0e8a63","fence":"1767323045000.7"}}`
 	if got := s.String(); got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}

@@ -23,7 +23,7 @@ const (
 	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
 	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
 	parked     outcome = "parked"     // an obstacle prevents an attempt
-	queued     outcome = "waits"      // the key is parked only until its turn in the queue
+	queued     outcome = "queued"     // the key is parked only until its turn in the queue
 	superseded outcome = "superseded" // the want was replaced or removed
 	tombstone  outcome = "tombstone"  // the message is a tombstone
 	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
