@@ -49,6 +49,61 @@ var _ = It("A ConfigMap that the API server refuses is applied again after half 
 	Expect(r.data(ctx, fixed.Name)).To(Equal(map[string]string{"a": "b"}))
 })
 
+var _ = It("The ConfigMap of a suspended Watcher is created, but not repaired or created again", func(ctx SpecContext) {
+	r := newRig(ctx)
+	r.run(ctx)
+	reconcile := func() { r.reconcileAll(ctx, Default, []string{"paused"}) }
+	suspend := func(suspended string, generation int64) {
+		r.edit(ctx, "paused", `{"spec":{"suspend":`+suspended+`}}`)
+		r.eventuallyHas(ctx, "paused", generation)
+	}
+	edit := func() { // returns once keeper knows of it
+		r.byHand(ctx, "paused-config", `{"data":{"a":"by hand"}}`)
+		plan := r.watchers.Get(r.name("paused")).Plan
+		Eventually(ctx, func() bool { return isApplied(plan, r.targets.Get(plan.Target)) }).WithTimeout(patience).
+			Should(BeFalse())
+	}
+	events := func() (reasons []string) {
+		for _, e := range suitetest.Must(r.core.Events(r.namespace).List(ctx, metav1.ListOptions{})).Items {
+			reasons = append(reasons, e.Reason)
+		}
+		return reasons
+	}
+	r.apply(ctx, "paused", `suspend: true, configData: {a: b}`)
+	r.eventuallyHas(ctx, "paused", 1)
+	reconcile()
+	Expect(r.data(ctx, "paused-config")).To(Equal(map[string]string{"a": "b"}))
+
+	suspend("false", 2)
+	for range 3 {
+		edit()
+		r.clock.SetTime(r.clock.Now().Add(time.Second)) // each Event has its own
+		reconcile()
+	}
+	Expect(r.data(ctx, "paused-config")).To(Equal(map[string]string{"a": "b"}))
+	suspend("true", 3)
+	edit()
+	reconcile()
+	Expect(r.data(ctx, "paused-config")).To(Equal(map[string]string{"a": "by hand"}))
+	Expect(events()).To(HaveEach("Drifted"), "no repair waits for its turn")
+
+	Expect(r.core.ConfigMaps(r.namespace).Delete(ctx, "paused-config", metav1.DeleteOptions{})).To(Succeed())
+	Eventually(ctx, r.targets.Len).WithTimeout(patience).Should(BeZero())
+	r.clock.SetTime(r.clock.Now().Add(time.Hour)) // repairs are not limited any more
+	reconcile()
+	Expect(r.ready(ctx, Default, "paused")).To(Equal("Unknown/Suspended Fresh"))
+	r.begin() // without the memory of the last one
+	r.run(ctx)
+	reconcile()
+	Expect(suitetest.Must(r.core.ConfigMaps(r.namespace).List(ctx, metav1.ListOptions{})).Items).
+		NotTo(ContainElement(HaveField("Name", "paused-config")))
+
+	suspend("false", 4)
+	reconcile()
+	Expect(r.data(ctx, "paused-config")).To(Equal(map[string]string{"a": "b"}))
+	Expect(events()).To(HaveLen(3), "Events of the three repairs")
+})
+
 var _ = Describe("A change during a reconcile", func() {
 	var r *rig
 

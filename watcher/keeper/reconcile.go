@@ -102,6 +102,9 @@ func (k *keeper) reconcileTarget(
 			return 0, nil
 		}
 	}
+	if in.Plan.Suspended && (isRepair(in.Plan, current) || current == nil && in.Previous.ContentSHA256 != "") {
+		return 0, nil // it was applied once, so this would be a repair
+	}
 	if m.refused != nil && m.digest == in.Plan.Digest {
 		in.Obstacle = m.refused
 		if wait := recheckInterval - k.clock.Since(m.tried); wait > 0 {
@@ -111,9 +114,6 @@ func (k *keeper) reconcileTarget(
 	}
 	if wait := k.limit(ctx, in, m); wait > 0 {
 		return wait, nil
-	}
-	if in.Plan.Suspended && isRepair(in.Plan, current) {
-		return 0, nil
 	}
 	if err := k.apply(ctx, in, m); err != nil || in.Obstacle == nil {
 		return 0, err
