@@ -87,15 +87,18 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// names returns the names of Secrets by namespace (empty: all labelled ones).
+// names returns the names of Secrets by namespace (empty: all labelled ones). Duplicates would look like two Secrets
+// for the same hosts.
 func (c *Config) names() map[string][]string {
 	names := map[string][]string{}
 	for _, from := range c.From {
-		namespace, name, named := strings.Cut(from, "/")
-		if named {
-			names[namespace] = append(names[namespace], name)
-		} else if names[namespace] == nil {
-			names[namespace] = []string{}
+		namespace, name, _ := strings.Cut(from, "/")
+		names[namespace] = append(names[namespace], name)
+	}
+	for namespace, listed := range names {
+		slices.Sort(listed)
+		if names[namespace] = slices.Compact(listed); listed[0] == "" {
+			names[namespace] = nil
 		}
 	}
 	return names

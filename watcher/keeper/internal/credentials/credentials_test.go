@@ -248,6 +248,11 @@ var _ = Describe("keeper --credentials", func() {
 		Expect(suitetest.MetricValue(registry, own+"credentials_timestamp_seconds")).To(BeNumerically(">", 0))
 	})
 
+	It("compiles each Secret once, and all of a namespace whose Secrets are named, too", func() {
+		Expect((&Config{From: []string{"a", "a/rules", "b/rules", "b/more", "b/rules", "c/rules", "c"}}).names()).
+			To(Equal(map[string][]string{"a": nil, "b": {"more", "rules"}, "c": nil}))
+	})
+
 	It("rejects settings that name no Secret", func() {
 		for _, s := range []Config{
 			{Into: "a"},
