@@ -183,10 +183,13 @@ func credentialOf(s *corev1.Secret) (headerfile.Entry, error) {
 		if user == nil || password == nil || strings.Contains(string(user), ":") {
 			return e, errors.New("username and password go together, and username has no colon")
 		}
-		e.Headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(string(user)+":"+string(password)))
+		e.Headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(line(user)+":"+line(password)))
 	}
 	return e, validTLS(e)
 }
+
+// line returns a value without the end of line that editors add. A password may begin or end with a space.
+func line(value []byte) string { return strings.TrimRight(string(value), "\r\n") }
 
 func validTLS(e headerfile.Entry) error {
 	if len(e.Key) > maxKeyBytes {

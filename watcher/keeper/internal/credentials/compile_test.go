@@ -70,7 +70,7 @@ func TestEntries(t *testing.T) {
 		secret("a", "https://API.example.com, https://api.example.com:8443/v1/",
 			map[string]string{"bearerToken": hidden + "\n"}),
 		secret("b", "https://api.example.com/v1",
-			map[string]string{"username": "me", "password": hidden, "header.x-team": "a"}),
+			map[string]string{"username": "me\n", "password": hidden + "\r\n", "header.x-team": "a\n"}),
 		secret("c", "https://pki.example.com/",
 			map[string]string{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}),
 	}, 1<<20)
