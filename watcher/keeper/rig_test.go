@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -243,10 +244,10 @@ func newRig(ctx context.Context) *rig {
 	GinkgoHelper()
 	admin := kubetest.Config(GinkgoTB())
 	r := &rig{clock: clocktesting.NewFakePassiveClock(time.Now())}
-	r.core = suitetest.Must(corev1client.NewForConfig(admin))
-	r.namespace = suitetest.Must(r.core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "keeper-", Labels: map[string]string{watchv1.InjectLabel: watchv1.InjectValue},
-	}}, metav1.CreateOptions{})).Name
+	client := kubernetes.NewForConfigOrDie(admin)
+	r.core = client.CoreV1()
+	r.namespace = kubetest.Namespace(ctx, GinkgoTB(), client, "keeper-",
+		map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
 	r.resources = serving(ctx, admin).Namespace(r.namespace)
 	r.begin()
 	return r
