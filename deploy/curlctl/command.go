@@ -31,7 +31,7 @@ func command(program string, now func() time.Time) *cobra.Command {
 		Long: "Curlctl shows the pipeline of curl-me-that and its failures, and replays them. It connects\n" +
 			"to NATS. Commands that read Kubernetes say so.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no connection, 4 not permitted, 5 not found,\n" +
-			"6 a replay failed again, was interrupted or did not end in time, 7 doctor, check or\n" +
+			"6 interrupted, or a replay failed again or did not end in time, 7 doctor, check or\n" +
 			"setup --dry-run found a problem, 8 not confirmed, so nothing was done.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -1,8 +1,8 @@
 package curlctl
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -141,7 +141,7 @@ func createMissing(ctx context.Context, s *session, topology pipeline.Topology) 
 	topology.KeepExisting, topology.OnHistoryRejected = true, noHistory(s)
 	s.Hint("Creating missing streams and consumers at %s, press Ctrl-C to stop.", s.Where)
 	failing := false
-	err := wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, checkEvery, true, func(ctx context.Context) (bool, error) { // ends with ctx
 		limited, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		_, err := pipeline.Ensure(limited, s.Client.JetStream(), topology)
@@ -156,5 +156,8 @@ func createMissing(ctx context.Context, s *session, topology pipeline.Topology) 
 		failing = err != nil
 		return false, nil
 	})
-	return cmp.Or(context.Cause(ctx), err)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil // the user ended it
 }

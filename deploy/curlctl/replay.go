@@ -2,7 +2,6 @@ package curlctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -106,21 +105,13 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 
 // request requests n fetches and prints the result.
 func (r *replaying) request(ctx context.Context, n int) (err error) {
-	r.HintLoss()
 	var follower *replay.Follower
 	if r.wait {
 		if follower, err = replay.Follow(ctx, r.Client); err != nil {
 			return err
 		}
 	}
-	err = replay.Publish(ctx, r.Client, r.items, rate.Limit(r.rate), r.Stderr.Progress("requested", n))
-	if done := replay.Verdicts(r.items)[replay.Replayed]; done > 0 && err != nil {
-		r.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, "replay"))
-	}
-	if err != nil && errors.Is(context.Cause(ctx), context.Canceled) {
-		return errorf(fault.FailedAgain, "interrupted")
-	}
-	if err != nil {
+	if err = r.Publish(ctx, r.items, r.rate, n, "replay"); err != nil {
 		return err
 	}
 	r.HintPaused(ctx)
@@ -129,6 +120,16 @@ func (r *replaying) request(ctx context.Context, n int) (err error) {
 		return nil
 	}
 	return r.follow(ctx, follower)
+}
+
+// Publish requests the n wanted ones of the items. If it stops early, it prints a hint.
+func (s *session) Publish(ctx context.Context, items []*replay.Item, limit fetchRate, n int, noun string) error {
+	s.HintLoss()
+	err := replay.Publish(ctx, s.Client, items, rate.Limit(limit), s.Stderr.Progress("requested", n))
+	if done := replay.Verdicts(items)[replay.Replayed]; done > 0 && err != nil {
+		s.Hint("Stopped after %d of %s. It is safe to run it again.", done, printer.Plural(n, noun))
+	}
+	return err
 }
 
 // follow waits for the outcomes and prints them.
@@ -284,9 +285,7 @@ func (r *refetching) run(ctx context.Context, s *session, _ []string) error {
 			return err
 		}
 	}
-	s.HintLoss()
-	err = replay.Publish(ctx, s.Client, selected, rate.Limit(r.rate), s.Stderr.Progress("requested", len(selected)))
-	if err == nil {
+	if err = s.Publish(ctx, selected, r.rate, len(selected), "fetch"); err == nil {
 		done := replay.Verdicts(selected)
 		s.Out.Linef("Requested %s.", printer.Plural(done[replay.Replayed]+done[replay.Already], "fetch"))
 		s.HintPaused(ctx)

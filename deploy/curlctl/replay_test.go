@@ -161,6 +161,36 @@ var _ = Describe("replay", func() {
 	})
 })
 
+var _ = DescribeTable("An interrupt ends, with an error and exit code 6,", func(spec SpecContext, args ...string) {
+	w := newWorld(spec)
+	for i := range 3 {
+		w.failing(spec, cm(i), "https://a.example.com/")
+	}
+	before := w.lastSequences(spec)
+	ctx, interrupt := context.WithCancel(spec)
+	defer interrupt()
+	if slices.Contains(args, "--rate=1/m") { // after the first request
+		go func() {
+			defer GinkgoRecover()
+			defer interrupt()
+			Eventually(spec, func() []uint64 { return w.lastSequences(spec) }).ShouldNot(Equal(before))
+		}()
+	} else {
+		interrupt()
+	}
+	r := w.run(ctx, args...)
+	Expect(r.code).To(Equal(6), r.out)
+	Expect(r.err).To(HaveSuffix("curlctl: interrupted\n"))
+	if slices.Contains(args, "--rate=1/m") {
+		Expect(r.err).To(HavePrefix("Stopped after 1 of 3 "))
+	}
+},
+	Entry("a refetch", "refetch", "--all", "--rate=1/m"),
+	Entry("a replay", "replay", "--all", "--rate=1/m"),
+	Entry("a listing", "failures"),
+	Entry("a removal one by one", "failures", "purge", "--since=1h", "--yes"),
+)
+
 // lastSequences returns the last sequences of the streams.
 func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	GinkgoHelper()

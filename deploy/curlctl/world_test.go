@@ -120,24 +120,11 @@ func runAs(ctx context.Context, program string, now func() time.Time, args ...st
 	GinkgoHelper()
 	var out, said bytes.Buffer
 	cmd := curlctl.CommandAt(program, now)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&said)
 	cmd.SetIn(strings.NewReader(""))
-	err := cmd.ExecuteContext(ctx)
-	r := result{}
-	var exit process.ExitError
-	switch {
-	case errors.As(err, &exit):
-		r.code = exit.Code
-		if !exit.Silent {
-			fmt.Fprintln(&said, "curlctl: "+exit.Error())
-		}
-	case err != nil:
-		r.code = 1
-		fmt.Fprintln(&said, "curlctl: "+err.Error())
-	}
+	r := result{code: process.Run(ctx, cmd)}
 	r.out, r.err = out.String(), said.String()
 	Expect(control(r.out)).To(BeEmpty(), "%v", args)
 	Expect(control(r.err)).To(BeEmpty(), "%v", args)

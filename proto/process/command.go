@@ -26,29 +26,35 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Execute runs a command until it returns or a signal ends it, and returns the exit code. The first
-// SIGINT or SIGTERM cancels the context of the command, which then drains. The second ends the
-// process at once with 128 plus the signal's number. Errors are printed as one sentence. A command
-// with the flag --listen gets a subcommand healthcheck.
+// Execute runs a command like Run until it returns or a signal ends it, and returns the exit code. The
+// first SIGINT or SIGTERM cancels the context of the command, which then drains. The second ends the
+// process at once with 128 plus the signal's number.
 func Execute(cmd *cobra.Command) int {
 	// net/http logs unsolicited data of servers with the standard logger.
 	log.SetOutput(io.Discard)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer context.AfterFunc(ctx, stop)() // the second signal ends the process
+	return Run(ctx, cmd)
+}
+
+// Run runs a command, and returns the exit code. It prints an error as one sentence. The end of ctx is no
+// error, unless the command returns an ExitError for it. A command with the flag --listen gets a
+// subcommand healthcheck.
+func Run(ctx context.Context, cmd *cobra.Command) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = BuildVersion()
-	addHealthcheck(cmd)
+	addHealthcheck(cmd) //nolint:contextcheck // its command has a context of its own
 	describeEnv(cmd)
 	cmd.SetFlagErrorFunc(FlagError)
 	cmd.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return ApplyEnv(c.Flags()) }
 
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer context.AfterFunc(ctx, stop)() // the second signal ends the process
 	err := cmd.ExecuteContext(ctx)
-	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
+	code, isCode := errors.AsType[ExitError](err)
+	if err == nil || !isCode && errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return 0
 	}
-	var code ExitError
-	if !errors.As(err, &code) || !code.Silent {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), err)
+	if !code.Silent {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Name(), err)
 	}
 	return cmp.Or(code.Code, 1)
 }
@@ -87,13 +93,14 @@ func (e ExitError) Error() string {
 // Unwrap returns Err.
 func (e ExitError) Unwrap() error { return e.Err }
 
-// ApplyEnv sets each flag that is not on the command line from its environment variable.
-func ApplyEnv(flags *pflag.FlagSet) error {
-	var first error
+// ApplyEnv sets each flag that is not on the command line from its environment variable. Its error has exit
+// code 2, like that of a flag.
+func ApplyEnv(flags *pflag.FlagSet) (first error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, set := os.LookupEnv(envName(f.Name))
 		if set && !f.Changed && first == nil && flags.Set(f.Name, value) != nil {
-			first = fmt.Errorf("environment variable %s: %q is not valid for --%s", envName(f.Name), value, f.Name)
+			first = ExitError{Code: 2, Err: fmt.Errorf("environment variable %s: %q is not valid for --%s",
+				envName(f.Name), value, f.Name)}
 		}
 	})
 	return first

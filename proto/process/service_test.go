@@ -75,8 +75,6 @@ var _ = Describe("a service as a process", Ordered, func() {
 			"--listen: listen tcp: address nowhere: missing port in address"),
 		Entry("an address for metrics to listen at", nil, []string{"--metrics-listen", "nowhere"},
 			"--metrics-listen: listen tcp: address nowhere: missing port in address"),
-		Entry("a variable", []string{"CURLMETHAT_COUNT=many"}, nil,
-			`environment variable CURLMETHAT_COUNT: "many" is not valid for --count`),
 	)
 
 	DescribeTable("names the help after a wrong flag, and exits with 2:", func(arg, sentence string) {
@@ -87,6 +85,13 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Entry("that is unknown", "--wrong", "unknown flag: --wrong"),
 		Entry("that is a number", "--count=many", `--count: "many" is not a number`),
 	)
+
+	It("exits with 2 after a wrong environment variable, too", func() {
+		session := run(toy, []string{"CURLMETHAT_COUNT=many"})
+		Eventually(session).Should(gexec.Exit(2))
+		Expect(string(session.Err.Contents())).
+			To(Equal(`toy: environment variable CURLMETHAT_COUNT: "many" is not valid for --count` + "\n"))
+	})
 
 	It("waits for NATS, logs that once, and ends at once on a signal", func() {
 		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")

@@ -33,8 +33,10 @@ var (
 	NotFound = Kind{5, http.StatusNotFound}
 	// NotSetUp means that a stream or consumer does not exist. A page tries again until it does.
 	NotSetUp = Kind{5, http.StatusServiceUnavailable}
-	// FailedAgain means that a replay failed again, was interrupted, or did not end in time.
+	// FailedAgain means that a replay failed again, or did not end in time.
 	FailedAgain = Kind{Exit: 6}
+	// Interrupted means that the user ended the command.
+	Interrupted = Kind{6, http.StatusServiceUnavailable}
 	// Found means that doctor, check or setup --dry-run found a problem.
 	Found = Kind{Exit: 7}
 	// NotConfirmed means that the user declined, or that there was no terminal to ask.
@@ -48,6 +50,8 @@ func Of(cause, err error) (Kind, error) {
 	switch {
 	case errors.As(cause, &denied), errors.As(err, &denied):
 		return NotPermitted, denied
+	case errors.Is(err, context.Canceled):
+		return Interrupted, errors.New("interrupted")
 	case isCluster && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
 		return NotPermitted, cluster
 	case isCluster && apierrors.IsNotFound(err):
