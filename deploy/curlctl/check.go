@@ -54,7 +54,7 @@ func checkCommand(o *options) *cobra.Command {
 			"host names without --offline, fetches nothing without --fetch, and writes nothing. It needs no NATS.\n\n" +
 			"With --fetch it makes the fetcher's GET, without If-None-Match and If-Modified-Since,\n" +
 			"and prints what was sent and received.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
 	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
@@ -71,7 +71,6 @@ func checkCommand(o *options) *cobra.Command {
 		"files with ConfigMaps and Watchers, or folders of .yaml, .yml and .json files (-: standard input)")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch each allowed URL once, from this machine")
 	fs.BoolVar(&c.offline, "offline", false, "check names of hosts without resolving them, as in CI")
-	cmd.MarkFlagsMutuallyExclusive("fetch", "offline")
 	fs.StringSliceVar(&c.protected, "protected-namespaces", annotation.DefaultProtected(), "namespaces to ignore")
 	return cmd
 }
@@ -80,6 +79,9 @@ func checkCommand(o *options) *cobra.Command {
 func (c *checking) objects(ctx context.Context, args []string) ([]corev1.ConfigMap, error) {
 	if (len(c.files) == 0) == (len(args) == 0) {
 		return nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
+	}
+	if c.fetch && c.offline {
+		return nil, usagef("give either --fetch or --offline")
 	}
 	if len(c.files) != 0 {
 		return c.manifests()

@@ -130,7 +130,7 @@ func handOverCommand(o *options) *cobra.Command {
 			"are. This gives them to the installation that reads the annotation --to, in one ConfigMap,\n" +
 			"in --namespace, or in all. It keeps those that this annotation names up to date, and\n" +
 			"removes the others. It needs no NATS.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
 	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {

@@ -160,12 +160,7 @@ func showCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one failed fetch with the server's response, and the current state of its key",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%s needs the ID of a failure; see `%s --help`", cmd.CommandPath(), cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:  takes(1, 1),
 		ValidArgsFunction: o.CompleteFailures,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			var selected keys.Selection

@@ -116,7 +116,7 @@ func historyCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:               "history NAMESPACE/NAME [KEY]",
 		Short:             "Show the last contents of a key (reads Kubernetes)",
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              takes(1, 2),
 		ValidArgsFunction: o.CompleteObjects,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
@@ -142,7 +142,7 @@ func diffCommand(o *options) *cobra.Command {
 		Short: "Compare two contents of a key by number or digest (reads Kubernetes)",
 		Long: "Without A and B it compares the current content with the one that waits for approval, or\n" +
 			"else the former content with the current one.",
-		Args:              cobra.RangeArgs(2, 4),
+		Args:              takes(2, 4),
 		ValidArgsFunction: o.CompleteObjects,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
@@ -195,7 +195,7 @@ func pinCommand(o *options, use, short, long string, choose func(*versioned, *pi
 		Use: use + " NAMESPACE/NAME KEY", Short: short + " (reads Kubernetes, and writes with --now)",
 		Long: long + "\n\nPrints the line for your manifest. --now also edits the object, with your own rights.\n" +
 			"A tool that owns the manifest, such as Argo CD, Flux or Helm, would undo that.",
-		Args: cobra.ExactArgs(2), ValidArgsFunction: o.CompleteObjects,
+		Args: takes(2, 2), ValidArgsFunction: o.CompleteObjects,
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, args []string) error {
 		k, err := openVersions(ctx, s, args)

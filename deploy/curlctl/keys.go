@@ -108,7 +108,7 @@ func statusCommand(o *options) *cobra.Command {
 		Long: "Without an argument it shows how many keys are failing now and why, the backlog, timers,\n" +
 			"hosts that asked for a pause, and consumers. With the name of a ConfigMap or Watcher it\n" +
 			"shows its conditions, keys, URLs and history. It reads the metadata of ConfigMaps.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: o.CompleteObjects,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) > 0 {

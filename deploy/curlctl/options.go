@@ -200,6 +200,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usagef("%s does not accept %q; see `%s --help`", cmd.CommandPath(), args[0], cmd.CommandPath())
 }
 
+// takes rejects fewer and more arguments.
+func takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return usagef("wrong number of arguments for `%s`", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
 // ParseObject parses NAMESPACE/NAME, or NAME with --namespace.
 func (o *options) ParseObject(arg string) (namespace, name string, err error) {
 	namespace, name, found := strings.Cut(arg, "/")

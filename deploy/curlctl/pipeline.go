@@ -78,6 +78,9 @@ func setupCommand(o *options) *cobra.Command {
 			"change existing streams then.",
 		Args: noArgs,
 		PreRunE: func(*cobra.Command, []string) error {
+			if dryRun && watch {
+				return usagef("give either --dry-run or --watch")
+			}
 			if err := topology.Validate(); err != nil {
 				return usagef("%w", err)
 			}
@@ -93,7 +96,6 @@ func setupCommand(o *options) *cobra.Command {
 	fs := cmd.Flags()
 	fs.BoolVar(&dryRun, "dry-run", false, "only compare, and exit with 7 if something differs")
 	fs.BoolVar(&watch, "watch", false, "keep running, and create missing streams and consumers")
-	cmd.MarkFlagsMutuallyExclusive("dry-run", "watch")
 	topology.BindFlags(fs, "replicas")
 	return cmd
 }

@@ -246,7 +246,7 @@ func refetchCommand(o *options) *cobra.Command {
 			"limits the selection. Unchanged bodies are not written. A host that asked for a pause gets\n" +
 			"one fetch at a time per namespace. A good response ends the pause, and the other fetches\n" +
 			"follow.",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              takes(0, 1),
 		ValidArgsFunction: o.CompleteObjects,
 	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
