@@ -84,7 +84,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer stop(ctx, &err, nats.Stop)
 	system.NATS = nats.URL()
-	if c.ClusterKubeconfig() == "" && system.NATS != "" { // so that curlctl needs only the kubeconfig
+	if c.ours { // curlctl then needs only the kubeconfig, and finds no address of an earlier run
 		if err := controlplane.WriteNATS(system.NATS, system.Kubeconfig); err != nil {
 			return err
 		}
@@ -140,11 +140,18 @@ type assembly struct {
 
 // serve runs the services until ctx is done, or one or the control plane fails.
 func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
+	services, clusters := a.config.services(), map[string]*rest.Config{}
+	for name := range services {
+		var err error
+		if clusters[name], err = a.config.Watcher.Kube.Config(name); err != nil {
+			return err
+		}
+	}
 	endpoints, err := a.config.Addresses.Open(a.health, a.registry)
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	for _, listen := range endpoints {
 		group.Go(func() error { return listen(ctx) })
 	}
@@ -157,19 +164,14 @@ func (a *assembly) serve(ctx context.Context, failed <-chan error, ready func(co
 		}
 	})
 	var begun atomic.Int32
-	services := a.config.services()
 	assembled := a.health.Part("assembled")
 	for name, run := range services {
-		cluster, err := a.config.Watcher.Kube.Config(name)
-		if err != nil {
-			return err
-		}
 		group.Go(func() error {
 			return a.run(ctx, name, func(ctx context.Context, rt *process.Runtime) error {
 				if int(begun.Add(1)) == len(services) {
 					assembled.Ready()
 				}
-				return run(ctx, rt, cluster)
+				return run(ctx, rt, clusters[name])
 			})
 		})
 	}

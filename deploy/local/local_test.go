@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -134,9 +135,23 @@ var _ = Describe("The system in one process", func() {
 			To(And(MatchError(controlplane.ErrInUse), MatchError(ContainSubstring(dir))))
 	})
 
-	It("names an unreadable kubeconfig", func(ctx SpecContext) {
-		config := suitetest.Must(parse("--data-dir", "", "--kubeconfig", "/nowhere/config"))
+	It("names an unreadable kubeconfig, and leaves no server behind", func(ctx SpecContext) {
+		health := freeAddress()
+		config := suitetest.Must(parse("--data-dir", "", "--kubeconfig", "/nowhere/config", "--listen", health))
 		Expect(local.Run(ctx, config, GinkgoWriter, nil)).To(MatchError(ContainSubstring("read kubeconfig /nowhere/config")))
+		Expect(suitetest.Must(net.Listen("tcp", health)).Close()).To(Succeed())
+	})
+
+	It("of its own control plane leaves the address of NATS for curlctl, until it has none", func(ctx SpecContext) {
+		GinkgoT().Setenv("KUBECONFIG", "")
+		dir := GinkgoT().TempDir()
+		beside := filepath.Join(dir, "control-plane", "nats.json")
+		system, stop := start(ctx, suitetest.Must(parse("--data-dir", dir, "--nats-listen", "127.0.0.1:0")))
+		Expect(os.ReadFile(beside)).To(MatchJSON(`{"url":"` + system.NATS + `"}`))
+		stop()
+		_, stop = start(ctx, suitetest.Must(parse("--data-dir", dir)))
+		Expect(beside).NotTo(BeAnExistingFile())
+		stop()
 	})
 })
 

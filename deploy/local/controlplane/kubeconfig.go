@@ -54,9 +54,13 @@ func Write(config *clientcmdapi.Config, path string) error {
 }
 
 // WriteNATS writes the address of NATS to the file where curlctl looks for it, beside a kubeconfig
-// (connect.BesideKubeconfig).
+// (connect.BesideKubeconfig). Without an address it removes that file.
 func WriteNATS(address, kubeconfig string) error {
-	return WriteFile(fmt.Appendf(nil, `{"url": %q}`, address), filepath.Join(filepath.Dir(kubeconfig), "nats.json"))
+	path := filepath.Join(filepath.Dir(kubeconfig), "nats.json")
+	if address == "" {
+		return os.RemoveAll(path) // no error if it does not exist
+	}
+	return WriteFile(fmt.Appendf(nil, `{"url": %q}`, address), path)
 }
 
 // WriteFile writes a file that only the owner of its folder can read.
