@@ -3,6 +3,8 @@ package controlplane_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +27,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 func TestControlPlane(t *testing.T) { suitetest.Run(t, "control plane") }
@@ -146,6 +149,10 @@ func patch(ctx context.Context, c kubernetes.Interface, change string) error {
 	return err
 }
 
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // accessSpecs cannot use the shared API server, because another suite applies and deletes objects with the same names.
 func accessSpecs(kubeconfig func() string) {
 	It("grants its accounts exactly what the manifests of docker compose contain", func(ctx SpecContext) {
@@ -206,6 +213,22 @@ func accessSpecs(kubeconfig func() string) {
 				}
 			}
 		}
+	})
+
+	It("reports an interrupt while it waits for a kind, not a time limit", func(ctx SpecContext) {
+		config := suitetest.Must(clientcmd.BuildConfigFromFlags("", kubeconfig()))
+		running, interrupt := context.WithCancelCause(ctx)
+		interrupted, applied := errors.New("interrupt"), false
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if applied {
+					interrupt(interrupted)
+				}
+				applied = applied || r.Method == http.MethodPatch
+				return next.RoundTrip(r)
+			})
+		})
+		Expect(controlplane.ApplyManifest(running, config, "spec", "", watchv1.Definition)).To(MatchError(interrupted))
 	})
 
 	It("reports a missing permission or file in one sentence", func(ctx SpecContext) {

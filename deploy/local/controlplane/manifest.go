@@ -137,6 +137,9 @@ func (a *Applier) awaitKind(ctx context.Context, definition *unstructured.Unstru
 			}
 			return err == nil, nil
 		})
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("the API server does not serve %s after %s", kind, definitionTimeout)
 	}

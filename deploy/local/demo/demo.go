@@ -79,7 +79,7 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 		err = local.Run(ctx, system, c.Out, through)
 	}
 	cancel()
-	return errors.Join(err, serving.Wait())
+	return cmp.Or(serving.Wait(), err) // a failed web server ends all else
 }
 
 // demo is one run of the demo.
@@ -123,7 +123,7 @@ func (d *demo) run(ctx context.Context, running local.System) error {
 	for i, c := range chapters() {
 		fmt.Fprintf(d.Out, "\n%d. %s\n\n", i+1, c.title)
 		if err := c.run(ctx, d); err != nil {
-			return err
+			return cmp.Or(context.Cause(ctx), err) // Ctrl-C also ends curlctl and every wait
 		}
 	}
 	d.goodbye()
