@@ -244,7 +244,7 @@ func TestDecide(t *testing.T) {
 		},
 		"its lease": {
 			past: &v1.Due{WaitingSince: ago(hour), Unended: 2, WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}, end: queue(0, 0),
-			want: "waits, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
+			want: "queued, ack | parked in 57s waits for HOST for 1h0m0s begun 2 times queued",
 		},
 		"a pause": {
 			end:  queue(v1.WaitsFor_WAITS_FOR_PAUSE, 2*time.Minute),
