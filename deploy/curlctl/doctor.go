@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -49,7 +50,7 @@ func doctorCommand(o *options) *cobra.Command {
 		}
 		config, err := connect.ClusterConfig(o.Kube)
 		if err != nil {
-			return err
+			return &operate.ClusterError{Operation: "review rights", Err: err}
 		}
 		findings, err := doctor.Rights(ctx, config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
 		return report(s.Out, findings, err)

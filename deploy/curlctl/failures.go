@@ -158,9 +158,9 @@ func purgeCommand(o *options) *cobra.Command {
 
 func showCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use:   "show ID",
-		Short: "Show one failed fetch with the server's response, and the current state of its key",
-		Args:  takes(1, 1),
+		Use:               "show ID",
+		Short:             "Show one failed fetch with the server's response, and the current state of its key",
+		Args:              takes(1, 1),
 		ValidArgsFunction: o.CompleteFailures,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			var selected keys.Selection

@@ -3,17 +3,13 @@ package curlctl_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"strconv"
 	"strings"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -158,6 +154,8 @@ var _ = Describe("failures", func() {
 				3,
 				"curlctl: cannot reach Kubernetes: get ConfigMap a/b: read kubeconfig /nope: stat /nope: no such file",
 			},
+			{[]string{"identities", "--secrets=a", "--kubeconfig=/nope"}, 3, "cannot reach Kubernetes: write Secrets: read"},
+			{[]string{"doctor", "--kubernetes", "--kubeconfig=/nope"}, 3, "cannot reach Kubernetes: review rights: read"},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},
 			{[]string{"failures", "--nonsense"}, 2, "unknown flag"},
 			{[]string{"failures", "nonsense"}, 2, "does not accept"},
@@ -179,6 +177,10 @@ var _ = Describe("failures", func() {
 		r = w.run(ctx, "failures")
 		Expect(r.code).To(Equal(3))
 		Expect(r.err).To(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"))
+		r = w.run(ctx, "failing", "--kubeconfig=/nope")
+		Expect(r.code).To(Equal(3))
+		Expect(r.err).To(And(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"), ContainSubstring(
+			", and cannot reach Kubernetes: list ConfigMaps: read kubeconfig /nope: stat /nope: no such file")))
 	})
 })
 
@@ -230,20 +232,3 @@ var _ = Describe("Dead letters", func() {
 		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
 	})
 })
-
-var _ = DescribeTable("An error has one exit code and one HTTP status, such as",
-	func(cause, err error, kind fault.Kind, text string) {
-		got, explained := fault.Of(cause, err)
-		Expect(got).To(Equal(kind))
-		Expect(explained).To(MatchError(text))
-	},
-	Entry("a request that NATS does not answer", nil, nats.ErrTimeout, fault.NoConnection,
-		"NATS does not respond: nats: timeout"),
-	Entry("a missing stream", nil, jetstream.ErrStreamNotFound, fault.NotSetUp,
-		"nats: API error: code=404 err_code=10059 description=stream not found (`curlctl setup` creates it)"),
-	Entry("a missing failure", nil, pipeline.ErrNoMessage, fault.NotFound, pipeline.ErrNoMessage.Error()),
-	Entry("a denied request, whatever it returned",
-		&connect.PermissionError{Operation: "publish to", Subject: "a"}, nats.ErrTimeout, fault.NotPermitted,
-		"this NATS user may not publish to a: use another identity (--context or --nats-creds), or ask for that permission"),
-	Entry("any other", nil, io.EOF, fault.Failed, "EOF"),
-)

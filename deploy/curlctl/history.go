@@ -173,7 +173,7 @@ func printDiff(ctx context.Context, s *session, k *versioned, from, to string) e
 	for i, digest := range []string{from, to} {
 		var err error
 		if bodies[i], err = s.Client.Body(ctx, k.Namespace, digest); err != nil {
-			return errorf(fault.NotFound, "body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
+			return fmt.Errorf("body %s of key %s: %w", printer.Short(digest), k.Key.Key, err)
 		}
 	}
 	s.Out.Textf("%s", printer.Difference(bodies[0], bodies[1],

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -115,7 +116,7 @@ func (c *identities) store(cluster kube.Options) (store identity.Store, done fun
 	}
 	clients, done, err := connect.Kubernetes(cluster, 0)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &operate.ClusterError{Operation: "write Secrets", Err: err}
 	}
 	secrets := clients.Core.Secrets(c.namespace)
 	return &identity.Secrets{Client: secrets, Namespace: c.namespace, Prefix: c.prefix}, done, nil

@@ -326,6 +326,19 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "rollback", namespace+"/rules", "k")).To(ContainSubstring(pipeline.Digest("one")))
 	})
 
+	It("cannot be compared without the permission to read its bodies", func(ctx SpecContext) {
+		w = configured(ctx, `authorization { users: [ { user: app, password: p },
+			{ user: blind, password: p, permissions: { publish: { deny: "$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>" } } } ] }`)
+		create(ctx, "rules", map[string]string{
+			"x-kv8s.io/curl-me-that": "k=https://a.example.com/two",
+			"x-kv8s.io/curl-status":  `{"k":{"url":"https://a.example.com/two","sha256":"` + pipeline.Digest("two") + `"}}`,
+		})
+		w.history(ctx, pipeline.Key{Namespace: namespace, Name: "rules", Key: "k"}, "one", "two")
+		r := w.as("blind").run(ctx, "diff", namespace+"/rules", "k")
+		Expect(r.code).To(Equal(4), r.err)
+		Expect(r.err).To(ContainSubstring("this NATS user may not publish to"))
+	})
+
 	It("is checked without NATS", func(ctx SpecContext) {
 		create(ctx, "bad", map[string]string{"x-kv8s.io/curl-me-that": "not correct"})
 		create(ctx, "idle", nil)

@@ -3,7 +3,7 @@ package curlctl
 import (
 	"bufio"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"strings"
@@ -138,7 +138,8 @@ func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	if s.Connection == nil {
 		objects, err := keys.ReadObjects(ctx, s.Cluster(), s.Namespace, name)
 		if err != nil {
-			return nil, errors.Join(s.noNATS, err)
+			_, err = fault.Of(nil, err)
+			return nil, fmt.Errorf("%w, and %w", s.noNATS, err)
 		}
 		s.Hint("Without NATS (%v), this is what the ConfigMaps say.", s.noNATS)
 		return objects.Keys(s.Namespace, name, s.Now()), nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,12 @@ type ClusterError struct {
 // Error implements error.
 func (c *ClusterError) Error() string {
 	if apierrors.IsForbidden(c.Err) || apierrors.IsUnauthorized(c.Err) {
-		return "this Kubernetes user may not " + c.Operation
+		text := "this Kubernetes user may not " + c.Operation
+		// Without a right, the sentence begins with the user. Else it is that of a policy or quota.
+		if _, why, found := strings.Cut(c.Err.Error(), "is forbidden: "); found && !strings.HasPrefix(why, "User ") {
+			text += ": " + why
+		}
+		return text
 	}
 	return c.Operation + ": " + c.Err.Error()
 }
@@ -153,14 +159,14 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 
 // PinSource sets the digest of one source of a Watcher (empty: none).
 func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
+	n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
+	switch {
+	case n < 0:
+		return fmt.Errorf("no source of Watcher %s/%s has key %s", w.Namespace, w.Name, key)
+	case w.Spec.Sources[n].SHA256 == digest:
+		return nil
+	}
 	return r.using("patch Watcher "+w.Namespace+"/"+w.Name, func(c connect.Clients) error {
-		n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
-		if n < 0 {
-			return fmt.Errorf("it has no source with key %s", key)
-		}
-		if w.Spec.Sources[n].SHA256 == digest {
-			return nil
-		}
 		pin := map[string]any{"op": "add", "path": fmt.Sprintf("/spec/sources/%d/sha256", n), "value": digest}
 		if digest == "" {
 			pin["op"] = "remove"

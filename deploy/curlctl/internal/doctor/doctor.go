@@ -286,7 +286,9 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 				"there is no service account %s/%s", release.Namespace, account)
 			continue
 		case err != nil:
-			return d.findings, fmt.Errorf("get service account %s/%s: %w", release.Namespace, account, err)
+			return d.findings, &operate.ClusterError{
+				Operation: "get service account " + release.Namespace + "/" + account, Err: err,
+			}
 		}
 		if of.election {
 			of.rights = append(slices.Clone(of.rights), "get "+lease, "update "+lease)
@@ -312,7 +314,7 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
 	})
 	if err != nil {
-		return fmt.Errorf("list the pods of fetchers in namespace %s: %w", release.Namespace, err)
+		return &operate.ClusterError{Operation: "list the pods of fetchers in namespace " + release.Namespace, Err: err}
 	}
 	for _, pod := range pods.Items {
 		for _, container := range pod.Spec.Containers {
@@ -351,7 +353,7 @@ func missingRights(ctx context.Context, client authorizationclient.Authorization
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("review the rights of %s: %w", account, err)
+			return nil, &operate.ClusterError{Operation: "review the rights of " + account.String(), Err: err}
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, verb+" "+path.Join(resource.Resource, subresource))

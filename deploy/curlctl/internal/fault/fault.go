@@ -52,23 +52,31 @@ func Of(cause, err error) (Kind, error) {
 		return NotPermitted, denied
 	case errors.Is(err, context.Canceled):
 		return Interrupted, errors.New("interrupted")
-	case isCluster && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)):
-		return NotPermitted, cluster
-	case isCluster && apierrors.IsNotFound(err):
-		return NotFound, cluster
-	case isCluster:
-		return NoConnection, fmt.Errorf("cannot reach Kubernetes: %w", cluster)
+	case isCluster && (apierrors.IsForbidden(cluster.Err) || apierrors.IsUnauthorized(cluster.Err)):
+		return NotPermitted, err
+	case isCluster && apierrors.IsNotFound(cluster.Err):
+		return NotFound, err
 	case errors.Is(err, connect.ErrNoConnection):
 		return NoConnection, err
+	case isCluster && refused(cluster.Err):
+		return Failed, err
+	case isCluster:
+		return NoConnection, fmt.Errorf("cannot reach Kubernetes: %w", err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return NotSetUp, fmt.Errorf("%w (`curlctl setup` creates it)", err)
 	case errors.Is(err, operate.ErrNoConsumer):
 		return NotSetUp, err
-	case errors.Is(err, pipeline.ErrNoMessage):
+	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrNoBody):
 		return NotFound, err
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout),
 		errors.Is(err, jetstream.ErrNoStreamResponse):
 		return NoConnection, fmt.Errorf("NATS does not respond: %w", err)
 	}
 	return Failed, err
+}
+
+// refused reports whether the API server handled a request, and answered with an error.
+func refused(err error) bool {
+	_, answered := errors.AsType[*apierrors.StatusError](err)
+	return answered && !apierrors.IsServiceUnavailable(err)
 }
