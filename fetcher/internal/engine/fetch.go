@@ -157,19 +157,15 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 
 // get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[attemptEnd] {
-	ticket, obstacle := e.deps.Throttle.Acquire(throttle.TicketRequest{
-		Host: authority(r.URL), Namespace: a.key.Namespace, Ticket: a.ticket, Backlog: a.backlog, Urgent: a.urgent(),
-	})
-	if obstacle != nil {
+	if obstacle := e.acquire(a, r.URL); obstacle != nil {
 		return sharedcall.Shared[attemptEnd]{Value: attemptEnd{parking: &parking{Obstacle: *obstacle, queued: true}}}
 	}
-	defer ticket.Release()
-	a.ticket = ticket
+	defer a.ticket.Release()
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
 		e.processing.Spend(a.key.Namespace, int64(took))
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
-	observeLoad(ticket, err)
+	observeLoad(a.ticket, err)
 	end := attemptEnd{response: &response}
 	if err != nil {
 		end = attemptEnd{failure: failureOf(err)}
@@ -178,6 +174,17 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	}
 	e.deps.Metrics.observeGet(end)
 	return sharedcall.Shared[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
+}
+
+// acquire gets a slot for the GET of a URL, or returns the obstacle.
+func (e *Engine) acquire(a *attempt, url string) (obstacle *throttle.Obstacle) {
+	if a.ticket != nil { // the key was started by the throttle
+		return a.ticket.Acquire()
+	}
+	a.ticket, obstacle = e.deps.Throttle.Acquire(throttle.Request{
+		Host: authority(url), Namespace: a.key.Namespace, Backlog: a.backlog, Urgent: a.urgent(),
+	})
+	return obstacle
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.

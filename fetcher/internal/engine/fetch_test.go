@@ -83,10 +83,10 @@ func TestOnlyAHostThatAsksForAPauseIsPaused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			slots := throttle.New(throttle.Defaults())
-			ticket, _ := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "one"})
+			ticket, _ := slots.Acquire(throttle.Request{Host: "a", Namespace: "one"})
 			observeLoad(ticket, &c.err)
 			ticket.End()
-			if _, obstacle := slots.Acquire(throttle.TicketRequest{Host: "a", Namespace: "two"}); (obstacle != nil) != c.paused {
+			if _, obstacle := slots.Acquire(throttle.Request{Host: "a", Namespace: "two"}); (obstacle != nil) != c.paused {
 				t.Errorf("the host makes others wait for %v", obstacle)
 			}
 		})

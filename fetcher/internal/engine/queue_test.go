@@ -115,7 +115,8 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 		since := w.timerOf(k).GetWaitingSince().AsTime()
 		w.clock.Advance(time.Minute)
 		w.fire(w.timerOf(k).Due)
-		Eventually(func() float64 { return f.metric("curlmethat_fetcher_messages_total", "queued") }).Should(BeEquivalentTo(1))
+		Eventually(func() float64 { return f.metric("curlmethat_fetcher_messages_total", "queued") }).
+			Should(BeEquivalentTo(1))
 		Expect(w.timerOf(k).GetWaitingSince().AsTime()).To(BeTemporally("==", since))
 		Expect(w.timerOf(k).at.Sub(w.clock.Now())).To(BeNumerically("<=", time.Minute))
 		w.end()

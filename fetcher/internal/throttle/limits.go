@@ -49,7 +49,7 @@ func (t *Throttle) slotsOfHost(ticket *Ticket, now time.Time) (used int, full bo
 // overShare reports whether a namespace has used up its share of the slots while others may wait.
 func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 	share := max(1, int(float64(t.cfg.Slots)*t.cfg.Share))
-	return ns.used() >= share && (t.backlog || now.Before(t.contendedUntil))
+	return ns.used() >= share && now.Before(later(t.backlogUntil, t.contendedUntil))
 }
 
 // patience returns how long a request may wait in Acquire.

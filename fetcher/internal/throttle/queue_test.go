@@ -16,10 +16,7 @@ import (
 func (t *trial) enqueue(w throttle.QueuedKey, lease time.Duration) {
 	w.Host = "a"
 	w.Start = func(slot *throttle.Ticket) {
-		_, obstacle := t.Acquire(throttle.TicketRequest{
-			Host: w.Host, Namespace: w.Key.Namespace, Ticket: slot, Urgent: w.Rank == throttle.Urgent,
-		})
-		if obstacle != nil {
+		if obstacle := slot.Acquire(); obstacle != nil {
 			t.Errorf("%s has no slot: %s", w.Key, obstacle.WaitsFor)
 			return
 		}

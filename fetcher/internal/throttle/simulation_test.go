@@ -229,7 +229,7 @@ func (f *fetcher) handle(m message, backlog bool) {
 	if stale {
 		return
 	}
-	slot, obstacle := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
+	slot, obstacle := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
 	if obstacle != nil {
 		f.park(m)
 		return
@@ -276,8 +276,7 @@ func (f *fetcher) claim(m message, timer int, slot *throttle.Ticket) {
 		return
 	}
 	s.message() // read the want
-	_, obstacle := f.throttle.Acquire(throttle.TicketRequest{Host: host, Namespace: m.key.Namespace, Ticket: slot})
-	if obstacle != nil {
+	if slot.Acquire() != nil {
 		f.park(m)
 		return
 	}

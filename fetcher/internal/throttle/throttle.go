@@ -23,14 +23,12 @@ type Config struct {
 // Defaults returns the default limits.
 func Defaults() Config { return Config{Slots: 64, PerHost: 8, Share: 0.5} }
 
-// TicketRequest asks for a slot.
-type TicketRequest struct {
+// Request asks for a slot for a delivered key.
+type Request struct {
 	// Host is the authority of the URL: host and port.
 	Host string
 	// Namespace of the key.
 	Namespace string
-	// Ticket is the one that a started key has. Nil means none.
-	Ticket *Ticket
 	// Backlog reports whether more messages wait at the broker.
 	Backlog bool
 	// Urgent reports whether a person requested the GET. A pause of the host delays it only if the
@@ -46,7 +44,8 @@ type Obstacle struct {
 }
 
 const (
-	// contention is how long the slots count as contended after requests of different namespaces.
+	// contention is how long the slots count as contended after GETs of different namespaces, or after a delivery
+	// with a backlog.
 	contention = 10 * time.Second
 	// firstClaim is the first estimate of the duration of a claim.
 	firstClaim = 50 * time.Millisecond
@@ -70,9 +69,10 @@ type Throttle struct {
 	bytes  int
 	// claim is the moving average of the duration of claims.
 	claim time.Duration
-	// lastNamespace and backlog are those of the last request.
+	// backlogUntil is set while more messages wait at the broker, as far as the last delivery tells.
+	backlogUntil time.Time
+	// lastNamespace is that of the last GET.
 	lastNamespace  string
-	backlog        bool
 	contendedUntil time.Time
 }
 
@@ -92,31 +92,38 @@ func (t *Throttle) Stop() {
 	t.running.Wait()
 }
 
-// Acquire returns a slot, or the obstacle. It may wait for a moment.
-func (t *Throttle) Acquire(r TicketRequest) (*Ticket, *Obstacle) {
+// Acquire returns a slot for a delivered key, or the obstacle. It may wait for a moment.
+func (t *Throttle) Acquire(r Request) (*Ticket, *Obstacle) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
-	if t.lastNamespace != "" && t.lastNamespace != r.Namespace {
+	t.backlogUntil = time.Time{}
+	if r.Backlog {
+		t.backlogUntil = now.Add(contention)
+	}
+	ticket := &Ticket{lane: t.lane(r.Host, r.Namespace), urgent: r.Urgent}
+	defer ticket.lane.forget(now)
+	if obstacle := t.acquire(ticket, now); obstacle != nil {
+		return nil, obstacle
+	}
+	return ticket, nil
+}
+
+// acquire takes the slots that a ticket lacks, or returns the obstacle.
+func (t *Throttle) acquire(ticket *Ticket, now time.Time) *Obstacle {
+	namespace := ticket.lane.namespace.name
+	if t.lastNamespace != "" && t.lastNamespace != namespace {
 		t.contendedUntil = now.Add(contention)
 	}
-	t.lastNamespace, t.backlog = r.Namespace, r.Backlog
-	ticket := r.Ticket
-	if ticket == nil {
-		ticket = &Ticket{lane: t.lane(r.Host, r.Namespace), urgent: r.Urgent}
-		defer ticket.lane.forget(now)
-	} else {
-		t.claim = average(t.claim, now.Sub(ticket.began))
-		ticket.state = claimed
-	}
+	t.lastNamespace = namespace
 	obstacle := t.obstacle(ticket, now)
 	switch {
 	case obstacle == nil:
 		ticket.take(now)
-	case !t.await(ticket, t.patience(ticket, obstacle.WaitsFor, now)):
-		return nil, obstacle
+	case t.await(ticket, t.patience(ticket, obstacle.WaitsFor, now)):
+		return nil
 	}
-	return ticket, nil
+	return obstacle
 }
 
 // await waits for a slot, without the lock, and reports whether it was granted.

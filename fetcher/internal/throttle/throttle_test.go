@@ -38,7 +38,7 @@ func perHost(n int) throttle.Config {
 	return c
 }
 
-func (t *trial) granted(r throttle.TicketRequest) *throttle.Ticket {
+func (t *trial) granted(r throttle.Request) *throttle.Ticket {
 	t.Helper()
 	slot, obstacle := t.Acquire(r)
 	if obstacle != nil {
@@ -47,7 +47,7 @@ func (t *trial) granted(r throttle.TicketRequest) *throttle.Ticket {
 	return slot
 }
 
-func (t *trial) refused(r throttle.TicketRequest, want v1.WaitsFor) time.Duration {
+func (t *trial) refused(r throttle.Request, want v1.WaitsFor) time.Duration {
 	t.Helper()
 	_, obstacle := t.Acquire(r)
 	if obstacle == nil {
@@ -67,8 +67,8 @@ func (t *trial) paused(host, namespace string) {
 	slot.End()
 }
 
-func on(host, namespace string) throttle.TicketRequest {
-	return throttle.TicketRequest{Host: host, Namespace: namespace}
+func on(host, namespace string) throttle.Request {
+	return throttle.Request{Host: host, Namespace: namespace}
 }
 
 func TestOneSlotOfAHostIsReservedForASecondNamespace(t *testing.T) {
@@ -165,8 +165,35 @@ func TestABacklogLimitsANamespaceToItsShare(t *testing.T) {
 		for i := range 4 {
 			t.granted(on(fmt.Sprint("host", i), "greedy"))
 		}
-		next := throttle.TicketRequest{Host: "next", Namespace: "greedy", Backlog: true}
+		next := throttle.Request{Host: "next", Namespace: "greedy", Backlog: true}
 		t.refused(next, v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE)
+	})
+}
+
+func TestAQueuedKeyDoesNotHideTheBacklog(t *testing.T) {
+	try(t, perHost(8), func(t *trial) {
+		t.granted(throttle.Request{Host: "a", Namespace: "greedy", Backlog: true}).End()
+		first := t.granted(throttle.Request{Host: "a", Namespace: "greedy", Backlog: true})
+		for i := range 8 {
+			t.queue("greedy", fmt.Sprint(i), throttle.Wanted, time.Now())
+		}
+		pass(1500 * time.Millisecond) // the GETs of the first ones have ended
+		if n := len(t.names); n != 2*3 {
+			t.Errorf("%d keys were started next to the first one, of a share of 4 slots", n)
+		}
+		first.End()
+		t.order()
+	})
+}
+
+func TestABacklogIsForgottenWithoutDeliveries(t *testing.T) {
+	try(t, perHost(3), func(t *trial) {
+		for i := range 4 {
+			t.granted(throttle.Request{Host: fmt.Sprint("host", i), Namespace: "greedy", Backlog: true})
+		}
+		pass(11 * time.Second) // another fetcher has taken the messages
+		t.queue("greedy", "next", throttle.Wanted, time.Now())
+		t.starts("greedy/next")
 	})
 }
 
@@ -214,8 +241,8 @@ func TestAPauseEndsWithAGoodResponse(t *testing.T) {
 		old.Resume() // its GET began before the refusal
 		old.Release()
 		t.refused(on("a", "two"), v1.WaitsFor_WAITS_FOR_PAUSE)
-		urgent := t.granted(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true})
-		t.refused(throttle.TicketRequest{Host: "a", Namespace: "two", Urgent: true}, v1.WaitsFor_WAITS_FOR_PAUSE)
+		urgent := t.granted(throttle.Request{Host: "a", Namespace: "two", Urgent: true})
+		t.refused(throttle.Request{Host: "a", Namespace: "two", Urgent: true}, v1.WaitsFor_WAITS_FOR_PAUSE)
 		pass(time.Millisecond)
 		urgent.Resume()
 		urgent.Release()

@@ -51,6 +51,17 @@ func (t *Ticket) count(taken, claiming int) {
 	}
 }
 
+// Acquire takes the slot of the host for a started key, or returns the obstacle. It may wait for a moment.
+func (t *Ticket) Acquire() *Obstacle {
+	throttle := t.lane.throttle
+	throttle.mu.Lock()
+	defer throttle.mu.Unlock()
+	now := time.Now()
+	throttle.claim = average(throttle.claim, now.Sub(t.began))
+	t.state = claimed
+	return throttle.acquire(t, now)
+}
+
 // take takes a slot of the host, and of the process unless it has one.
 func (t *Ticket) take(now time.Time) {
 	if t.state == claimed {
