@@ -153,6 +153,8 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.NoAck = false
 	next.AllowDirect = want.AllowDirect
 	next.RePublish = nil
+	next.SubjectTransform = nil
+	next.ConsumerLimits = jetstream.StreamConsumerLimits{} // they would undo a part of overlayConsumer
 	// The server cannot disable either of them.
 	next.DenyDelete = want.DenyDelete || have.DenyDelete
 	next.DenyPurge = want.DenyPurge || have.DenyPurge
@@ -211,6 +213,10 @@ func overlayConsumer(have, want jetstream.ConsumerConfig) jetstream.ConsumerConf
 	next.AckWait, next.BackOff = want.AckWait, nil
 	next.MaxDeliver, next.MaxAckPending = want.MaxDeliver, want.MaxAckPending
 	next.HeadersOnly = false // a want without its payload reads as a tombstone
+	// The server would reject the requests of Consume.
+	next.MaxRequestBatch, next.MaxRequestExpires, next.MaxRequestMaxBytes = 0, 0, 0
+	next.PriorityPolicy, next.PriorityGroups, next.PinnedTTL = jetstream.PriorityPolicyNone, nil, 0
+	next.InactiveThreshold = 0 // the server would delete the consumer while no service runs
 	return next
 }
 

@@ -132,12 +132,35 @@ var _ = Describe("Ensure", func() {
 		Expect(config(ctx, js, pipeline.Failures).MaxAge).To(Equal(14 * 24 * time.Hour))
 	})
 
+	DescribeTable("updates a consumer that cannot be read", func(ctx SpecContext, change func(*jetstream.ConsumerConfig)) {
+		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		required := consumer(ctx, js)
+		changed := required
+		change(&changed)
+		must(js.UpdateConsumer(ctx, pipeline.Requests, changed))
+		Expect(consumer(ctx, js)).NotTo(Equal(required))
+		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		Expect(consumer(ctx, js)).To(Equal(required))
+	},
+		Entry("by its batch", func(c *jetstream.ConsumerConfig) { c.MaxRequestBatch = 1 }),
+		Entry("by its expiry", func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = time.Second }),
+		Entry("by its bytes", func(c *jetstream.ConsumerConfig) { c.MaxRequestMaxBytes = 1000 }),
+		Entry("without a priority group", func(c *jetstream.ConsumerConfig) {
+			c.PriorityPolicy, c.PriorityGroups = jetstream.PriorityPolicyPinned, []string{"a"}
+			c.PinnedTTL = time.Minute
+		}),
+		Entry("once no service has run for long", func(c *jetstream.ConsumerConfig) { c.InactiveThreshold = time.Hour }),
+	)
+
 	It("updates older streams and keeps the operator's settings", func(ctx SpecContext) {
 		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
 			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
-			RePublish: &jetstream.RePublish{Source: ">", Destination: "live.>"},
+			RePublish:        &jetstream.RePublish{Source: ">", Destination: "live.>"},
+			SubjectTransform: &jetstream.SubjectTransformConfig{Source: "curl.want.>", Destination: "curl.due.>"},
+			ConsumerLimits:   jetstream.StreamConsumerLimits{InactiveThreshold: time.Hour},
 			Metadata:  map[string]string{"team": "platform"},
 			Placement: &jetstream.Placement{Tags: []string{"ssd"}},
 		})
@@ -163,6 +186,7 @@ var _ = Describe("Ensure", func() {
 		Expect(c.BackOff).To(BeEmpty())
 		Expect(c.MaxDeliver).To(Equal(-1))
 		Expect(c.HeadersOnly).To(BeFalse())
+		Expect(c.InactiveThreshold).To(BeZero())
 		Expect(c.Metadata).To(HaveKeyWithValue("team", "platform"))
 	})
 
@@ -258,6 +282,8 @@ func expectRequests(have jetstream.StreamConfig) {
 	Expect([]int64{have.MaxMsgs, have.MaxBytes, int64(have.MaxAge)}).To(Equal([]int64{-1, -1, 0}),
 		"a limit would delete timers")
 	Expect([]bool{have.AllowMsgSchedules, have.AllowMsgTTL, !have.NoAck}).To(HaveEach(true))
+	Expect(have.SubjectTransform).To(BeNil(), "a want would be stored as something else")
+	Expect(have.ConsumerLimits).To(BeZero())
 }
 
 // createStreams returns a function that creates the given streams.
