@@ -1,6 +1,7 @@
 package natstest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -65,6 +66,41 @@ func Cluster(tb testing.TB) (servers []*Server, addresses string) {
 		urls[i] = s.URL()
 	}
 	return servers, strings.Join(urls, ",")
+}
+
+// Messages returns the messages of a stream, oldest first, and none if it does not exist.
+func Messages(tb testing.TB, js jetstream.JetStream, name string) (all []*jetstream.RawStreamMsg) {
+	tb.Helper()
+	stream, state := streamOf(tb, js, name)
+	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
+		m, err := stream.GetMsg(tb.Context(), seq)
+		switch {
+		case err == nil:
+			all = append(all, m)
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			tb.Fatal(err)
+		}
+	}
+	return all
+}
+
+// State returns the state of a stream, which is empty if it does not exist.
+func State(tb testing.TB, js jetstream.JetStream, name string) jetstream.StreamState {
+	tb.Helper()
+	_, state := streamOf(tb, js, name)
+	return state
+}
+
+func streamOf(tb testing.TB, js jetstream.JetStream, name string) (jetstream.Stream, jetstream.StreamState) {
+	tb.Helper()
+	stream, err := js.Stream(tb.Context(), name)
+	switch {
+	case err == nil:
+		return stream, stream.CachedInfo().State
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		tb.Fatal(err)
+	}
+	return nil, jetstream.StreamState{}
 }
 
 // Due publishes a want of a key, and returns a due for it.
