@@ -3,17 +3,15 @@ package fetcher_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
@@ -26,22 +24,21 @@ import (
 
 // lab is a running fetcher with a broker and a web server.
 type lab struct {
-	ctx      context.Context //nolint:containedctx // a lab lives as long as its spec
-	server   *natstest.Server
-	client   *pipeline.Client
-	epoch    int64
-	registry *prometheus.Registry
+	*suitetest.Service
+	server *natstest.Server
+	client *pipeline.Client
+	epoch  int64
 	// origin is the URL of the web server.
 	origin string
 	// release ends the hanging requests.
 	release func()
 }
 
-// serve starts the web server on all loopback addresses.
+// serve starts the web server.
 func (l *lab) serve() {
 	GinkgoHelper()
-	held, release := context.WithCancel(l.ctx)
-	l.release = release
+	held := make(chan struct{})
+	l.release = sync.OnceFunc(func() { close(held) })
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
@@ -55,42 +52,11 @@ func (l *lab) serve() {
 		w.Header().Set("Retry-After", "60")
 		w.WriteHeader(http.StatusServiceUnavailable)
 	})
-	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-held.Done() })
-	listener := suitetest.Must((&net.ListenConfig{}).Listen(l.ctx, "tcp4", ":0"))
-	origin := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}}
-	origin.Start()
+	mux.HandleFunc("/hang", func(http.ResponseWriter, *http.Request) { <-held })
+	origin := httptest.NewServer(mux)
 	DeferCleanup(origin.Close)
-	DeferCleanup(release)
-	l.origin = fmt.Sprint("http://127.0.0.1:", listener.Addr().(*net.TCPAddr).Port)
-}
-
-func (l *lab) start(change func(*fetcher.Config)) {
-	GinkgoHelper()
-	cfg := fetcher.DefaultConfig()
-	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
-	cfg.Engine.Sharing.Window = time.Minute
-	cfg.Engine.Refresh.Min = 100 * time.Millisecond
-	if change != nil {
-		change(&cfg)
-	}
-	health := process.NewHealth()
-	begun := health.Part("begun") // without a part it would be ready at once
-	rt := process.Runtime{Log: zerolog.New(GinkgoWriter), Health: health, Metrics: l.registry}
-	broker := &process.NATSOptions{URL: "nats://in.process", Dial: l.server.Dial()}
-	ctx, cancel := context.WithCancel(l.ctx)
-	ended := make(chan error, 1)
-	go func() {
-		ended <- rt.Run(ctx, "fetcher", broker, func(ctx context.Context, rt *process.Runtime) error {
-			begun.Ready()
-			return fetcher.Run(ctx, rt, cfg)
-		})
-	}()
-	DeferCleanup(func() {
-		l.release()
-		cancel()
-		Eventually(ended).Should(Receive(Or(BeNil(), MatchError(context.Canceled))))
-	})
-	Eventually(health.Ready).Should(BeTrue())
+	DeferCleanup(l.release)
+	l.origin = origin.URL
 }
 
 // want publishes a want for a URL or for a path of the web server.
@@ -105,24 +71,28 @@ func (l *lab) want(name, url string, change ...func(*v1.Want)) {
 	for _, c := range change {
 		c(want)
 	}
-	Expect(l.client.PublishWant(l.ctx, want, 0)).Error().NotTo(HaveOccurred())
+	suitetest.Must(l.client.PublishWant(GinkgoTB().Context(), want, 0))
 }
 
-// value returns the sum of the series with this prefix.
-func (l *lab) value(series string) func() (float64, error) {
-	return func() (float64, error) { return suitetest.MetricValue(l.registry, series) }
-}
-
+// newLab waits until the fetcher is ready.
 func newLab(change func(*fetcher.Config)) *lab {
 	GinkgoHelper()
-	ctx, cancel := context.WithCancel(context.Background())
-	DeferCleanup(cancel)
-	l := &lab{ctx: ctx, registry: prometheus.NewRegistry()}
+	l := new(lab)
 	var js jetstream.JetStream
 	l.server, js, l.epoch = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 	l.client = pipeline.NewClient(js)
+	cfg := fetcher.DefaultConfig()
+	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
+	cfg.Engine.Sharing.Window = time.Minute
+	cfg.Engine.Refresh.Min = 100 * time.Millisecond
+	if change != nil {
+		change(&cfg)
+	}
+	l.Service = suitetest.Serve("fetcher", l.server.Dial(), func(ctx context.Context, rt *process.Runtime) error {
+		return fetcher.Run(ctx, rt, cfg)
+	})
 	l.serve()
-	l.start(change)
+	Eventually(l.Health.Ready).Should(BeTrue())
 	return l
 }
 
@@ -143,12 +113,12 @@ func moves() []move {
 	const own = "curlmethat_fetcher_"
 	hang := func(l *lab) {
 		l.want("cm", "/hang")
-		Eventually(l.value(own + "in_flight_messages")).Should(BeNumerically(">=", 1))
+		Eventually(l.Value(own + "in_flight_messages")).Should(BeNumerically(">=", 1))
 	}
 	oneSlot := func(c *fetcher.Config) { c.Throttle.PerHost = 1 }
 	queue := func(l *lab) {
 		hang(l)
-		Eventually(l.value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
+		Eventually(l.Value(own+`hosts{state="active"}`)).Should(BeNumerically(">", 0), "the only slot is taken")
 		l.want("two", "/ok")
 	}
 	return []move{
@@ -183,7 +153,7 @@ func moves() []move {
 				for i := range 20 {
 					l.want(fmt.Sprint("waiting-", i), fmt.Sprint("/ok?", i))
 				}
-				Eventually(l.value(own + `parked_total{cause="host"}`)).Should(BeNumerically(">=", 10))
+				Eventually(l.Value(own + `parked_total{cause="host"}`)).Should(BeNumerically(">=", 10))
 				l.release()
 			},
 		},
@@ -212,18 +182,18 @@ var _ = Describe("The metrics of a fetcher", func() {
 		It("increase: "+strings.Join(m.series, ", "), func() {
 			l, before := newLab(m.change), map[string]float64{}
 			for _, series := range m.series {
-				before[series] = suitetest.Must(l.value(series)())
+				before[series] = suitetest.Must(l.Value(series)())
 			}
 			m.do(l)
 			for series, value := range before {
-				Eventually(l.value(series)).Should(BeNumerically(">", value), series)
+				Eventually(l.Value(series)).Should(BeNumerically(">", value), series)
 			}
 		})
 	}
 
 	It("show the maximum number of messages in flight", func() {
 		l := newLab(func(c *fetcher.Config) { c.Throttle.Slots = 7 })
-		Expect(l.value(limit)()).To(BeEquivalentTo(7))
+		Expect(l.Value(limit)()).To(BeEquivalentTo(7))
 	})
 
 	It("have a spec each", func() {
@@ -239,7 +209,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		for i, path := range []string{"/ok", "/missing", "/busy", "http://10.1.2.3/"} {
 			l.want(fmt.Sprint("cm-", i), path)
 		}
-		Eventually(l.value("curlmethat_fetcher_messages_total")).Should(BeEquivalentTo(4))
-		Expect(suitetest.MetricProblems(l.registry, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
+		Eventually(l.Value("curlmethat_fetcher_messages_total")).Should(BeEquivalentTo(4))
+		Expect(suitetest.MetricProblems(l.Metrics, append(process.Metrics("fetcher"), fetcher.Metrics()...))).To(BeEmpty())
 	})
 })

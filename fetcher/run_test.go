@@ -89,10 +89,10 @@ var _ = Describe("Run", func() {
 		Expect(os.WriteFile(path, []byte("policies: []"), 0o600)).To(Succeed())
 		l := newLab(func(c *fetcher.Config) { c.Egress.AllowCIDRs, c.PolicyFile = nil, path })
 		l.want("cm", "/ok")
-		Eventually(l.value(`curlmethat_fetcher_gets_total{outcome="AddressDenied"}`)).Should(BeEquivalentTo(1))
+		Eventually(l.Value(`curlmethat_fetcher_gets_total{outcome="AddressDenied"}`)).Should(BeEquivalentTo(1))
 		policy := "policies: [{namespaces: [default], allow-cidr: [127.0.0.0/8]}]"
 		Expect(os.WriteFile(path, []byte(policy), 0o600)).To(Succeed())
-		Eventually(l.value(`curlmethat_fetcher_gets_total{outcome="ok"}`)).WithTimeout(20 * time.Second).
+		Eventually(l.Value(`curlmethat_fetcher_gets_total{outcome="ok"}`)).WithTimeout(20 * time.Second).
 			Should(BeEquivalentTo(1))
 	})
 
