@@ -15,46 +15,57 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-const denial = `
+// A policy applies to updates of ConfigMaps, and its binding limits it to one namespace.
+const (
+	policy = `
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s}
+kind: %[1]sAdmissionPolicy
+metadata: {name: %[2]s}
 spec:
   failurePolicy: Fail
   matchConstraints:
     resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
-  validations: [{expression: %[2]q}]
-`
-
-const denialBinding = `
+%[3]s`
+	binding = `
 apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
+kind: %[1]sAdmissionPolicyBinding
+metadata: {name: %[2]s}
 spec:
-  policyName: %[1]s
-  validationActions: [Deny]
-  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
-`
+  policyName: %[2]s
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}}
+%[3]s`
+	stripping = `
+  reinvocationPolicy: Never
+  matchConditions:
+  - name: annotated
+    expression: "'x-kv8s.io/curl-status' in object.metadata.?annotations.orValue({})"
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/metadata/annotations/x-kv8s.io~1curl-status"}]'}`
+)
+
+// admitBy creates a policy of a kind and its binding.
+func (w *world) admitBy(kind, rules, actions string) {
+	GinkgoHelper()
+	resource := strings.ToLower(kind) + "admissionpolic"
+	w.admit(resource+"ies", fmt.Sprintf(policy, kind, w.namespace, rules))
+	w.admit(resource+"ybindings", fmt.Sprintf(binding, kind, w.namespace, actions))
+}
 
 // forbid makes the API server refuse changes of ConfigMaps in the namespace unless the expression
 // holds, and waits until it does.
-func forbid(w *world, unless string) {
+func (w *world) forbid(unless string) {
 	GinkgoHelper()
-	w.admit("validatingadmissionpolicies",
-		fmt.Sprintf(denial, w.namespace, unless+" || request.userInfo.username == 'nobody'"))
-	w.admit("validatingadmissionpolicybindings", fmt.Sprintf(denialBinding, w.namespace))
-	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
-	Eventually(func() error {
-		probe.Data = map[string]string{"mydata": time.Now().String()}
-		_, err := w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), probe,
-			metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}).Should(MatchError(ContainSubstring("denied request")))
+	unless += " || request.userInfo.username == 'nobody'"
+	w.admitBy("Validating", fmt.Sprintf("  validations: [{expression: %q}]", unless), "  validationActions: [Deny]")
+	w.awaitAdmission(func(_ *corev1.ConfigMap, err error) bool {
+		return err != nil && strings.Contains(err.Error(), "denied request")
+	})
 }
 
 // permit removes the restriction of forbid.
-func permit(w *world) {
-	_ = w.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace,
+func (w *world) permit() {
+	_ = person.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(w.ctx(), w.namespace,
 		metav1.DeleteOptions{})
 }
 
@@ -73,36 +84,10 @@ webhooks:
   rules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
 `
 
-const stripping = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: %[1]s}
-spec:
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  matchConstraints:
-    resourceRules: [{operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [configmaps]}]
-  matchConditions:
-  - name: annotated
-    expression: "'x-kv8s.io/curl-status' in object.metadata.?annotations.orValue({})"
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch: {expression: '[JSONPatch{op: "remove", path: "/metadata/annotations/x-kv8s.io~1curl-status"}]'}
-`
-
-const binding = `
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
-spec:
-  policyName: %[1]s
-  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}}
-`
-
 // admit creates a webhook or policy with the name of the namespace until the end of the spec.
 func (w *world) admit(resource, manifest string) {
 	GinkgoHelper()
-	api := w.kube.AdmissionregistrationV1().RESTClient()
+	api := person.AdmissionregistrationV1().RESTClient()
 	Expect(api.Post().Resource(resource).SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).
 		Do(w.ctx()).Error()).To(Succeed())
 	DeferCleanup(func() { _ = api.Delete().Resource(resource).Name(w.namespace).Do(w.ctx()).Error() })
@@ -124,24 +109,27 @@ func (w *world) webhook(kind string, respond func() *admission.AdmissionResponse
 		return nil
 	})
 	w.admit(strings.ToLower(kind)+"s", fmt.Sprintf(webhooks, kind, w.namespace, address, bundle))
-	w.awaitAdmission(func(*corev1.ConfigMap) bool { return len(called) > 0 })
+	w.awaitAdmission(func(*corev1.ConfigMap, error) bool { return len(called) > 0 })
 }
 
 // strip makes a policy remove our status from each update in the namespace, and waits until it does.
 func (w *world) strip() {
 	GinkgoHelper()
 	kubetest.NeedMutatingPolicies(GinkgoTB(), w.cluster)
-	w.admit("mutatingadmissionpolicies", fmt.Sprintf(stripping, w.namespace))
-	w.admit("mutatingadmissionpolicybindings", fmt.Sprintf(binding, w.namespace))
-	w.awaitAdmission(func(cm *corev1.ConfigMap) bool { return cm.Annotations[annotation.StatusKey] == "" })
+	w.admitBy("Mutating", stripping, "")
+	w.awaitAdmission(func(cm *corev1.ConfigMap, err error) bool {
+		return err == nil && cm.Annotations[annotation.StatusKey] == ""
+	})
 }
 
-func (w *world) awaitAdmission(inForce func(*corev1.ConfigMap) bool) {
+// awaitAdmission updates an object until the outcome shows that admission is in force.
+func (w *world) awaitAdmission(inForce func(*corev1.ConfigMap, error) bool) {
 	GinkgoHelper()
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+	probe := w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+	probe.ResourceVersion = ""
 	Eventually(func() bool {
-		return inForce(w.edit("probe", func(cm *corev1.ConfigMap) {
-			cm.Annotations = map[string]string{annotation.StatusKey: "{}", "now": time.Now().String()}
-		}))
+		probe.Annotations = map[string]string{annotation.StatusKey: "{}", "now": time.Now().String()}
+		probe.Data = map[string]string{"mydata": time.Now().String()}
+		return inForce(w.maps().Update(w.ctx(), probe, metav1.UpdateOptions{}))
 	}).WithPolling(50 * time.Millisecond).Should(BeTrue())
 }

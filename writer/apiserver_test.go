@@ -10,30 +10,27 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
-var _ = It("The shutdown of the writer does not wait for an unavailable API server", func(ctx SpecContext) {
-	w := newWorld(ctx)
+var _ = It("The shutdown of the writer does not wait for an unavailable API server", func() {
 	w.start()
 	cm := w.create(asking("cm", "mydata="+url))
 	w.calls.unreachable()
 	w.publish(w.content(w.want(cm, "mydata", url), "a"), w.content(w.want(cm, "mydata", url), "b"))
-	Eventually(w.health.Ready).Should(BeFalse())
+	Eventually(w.Health.Ready).Should(BeFalse())
 	begun := time.Now()
-	w.stop()
+	w.Stop()
 	Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second))
 	Expect(w.waiting()).To(BeEquivalentTo(2))
 })
 
-var _ = It("A ConfigMap that others edit all the time is filled at once, and keeps their edits", func(ctx SpecContext) {
+var _ = It("A ConfigMap that others edit all the time is filled at once, and keeps their edits", func() {
 	const before = 5 // the first patches, each of which conflicts with an edit
-	w := newWorld(ctx)
 	w.start()
 	cm := w.create(asking("cm", "mydata="+url))
 	var edits, refused, paused atomic.Int64
@@ -52,56 +49,46 @@ var _ = It("A ConfigMap that others edit all the time is filled at once, and kee
 	})
 	w.apply(w.content(w.want(cm, "mydata", url), "body"))
 	Expect(w.get("cm").Data).To(Equal(map[string]string{"counter": fmt.Sprint(before), "mydata": "body"}))
-	Expect(w.value(own + "conflicts_exhausted_total")()).To(BeZero())
+	Expect(w.Value(own + "conflicts_exhausted_total")()).To(BeZero())
 	Expect(time.Duration(paused.Load())).To(BeNumerically(">", 10*time.Millisecond), "five random pauses of up to 40 ms")
 })
 
 var _ = Describe("An API server", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
-
-	lines := func(level string) (found []string) {
-		for line := range strings.SplitSeq(string(w.log.Contents()), "\n") {
-			if strings.Contains(line, `"level":"`+level+`"`) {
-				found = append(found, line)
-			}
-		}
-		return found
-	}
+	const failed = `"level":"error"`
 
 	It("that forbids patches causes one log line and one Event per key, and holds up no message", func() {
 		w.start()
-		w.calls.responding(http.MethodPatch, http.StatusForbidden, forbidden("patch", "configmaps"))
+		w.calls.forbidding(http.MethodPatch, "patch", "configmaps")
 		cm := w.create(asking("cm", "mydata="+url))
 		other := w.create(asking("other", "mydata="+url))
 		w.publish(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(other, "mydata", url), "body"))
-		Eventually(w.health.Ready).Should(BeFalse())
+		Eventually(w.Health.Ready).Should(BeFalse())
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(
 			"Warning WriteFailed: curl-me-that may not write ConfigMaps in this namespace; key mydata waits for the " +
 				"permission [why-empty 10]"))
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
-		Expect(lines("error")).To(ConsistOf(ContainSubstring("grant get and patch of configmaps")))
+		Expect(w.Logged(failed)).To(Equal(1))
+		Expect(w.Log).To(gbytes.Say(failed + ".*grant get and patch of configmaps"))
 		w.calls.with(nil)
 		for _, object := range []*corev1.ConfigMap{cm, other} {
 			w.apply(w.content(due(w.want(object, "mydata", url)), "body"))
 			Expect(w.get(object.Name).Data).To(HaveKeyWithValue("mydata", "body"))
 		}
-		Expect(w.health.Ready()).To(BeTrue())
+		Expect(w.Health.Ready()).To(BeTrue())
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning WriteFailed: "),
 			"Normal Recovered: data.example.com responded; key mydata is up to date"))
 	})
 
 	It("that refuses Events still gets values", func() {
 		w.start()
-		w.calls.responding(http.MethodPost, http.StatusForbidden, forbidden("create", "events"))
+		w.calls.forbidding(http.MethodPost, "create", "events")
 		cm := w.create(asking("cm", "mydata="+url))
 		w.apply(w.failure(w.want(cm, "mydata", url), 500))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "body"))
-		Expect(lines("error")).To(HaveLen(1))
+		Expect(w.Logged(failed)).To(Equal(1))
 	})
 
 	It("that is deleting a namespace causes no error in the log", func() {
@@ -109,27 +96,20 @@ var _ = Describe("An API server", func() {
 		cm := asking("cm", "mydata="+url)
 		cm.Finalizers = []string{"example.com/keep"}
 		cm = w.create(cm)
-		Expect(w.kube.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
+		Expect(person.CoreV1().Namespaces().Delete(w.ctx(), w.namespace, metav1.DeleteOptions{})).To(Succeed())
 		w.apply(w.content(w.want(cm, "mydata", url), "late"), w.failure(w.want(cm, "mydata", url), 500))
-		Expect(lines("error")).To(BeEmpty())
+		Expect(w.Logged(failed)).To(BeZero())
 	})
 })
-
-// forbidden is the response of the API server to a user without a permission.
-func forbidden(verb, resource string) string {
-	return `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
-		`"message":"User \"writer\" cannot ` + verb + ` resource \"` + resource + `\" in API group \"\""}`
-}
 
 var _ = Describe("Objects whose requests fail while the API server is ready", func() {
 	big := strings.Repeat("x", 900_000)
 
 	DescribeTable("leave the writer ready, have one Event each, and delay no other namespace:",
-		func(ctx SpecContext, disturb func(*world), body, note string, patches int) {
-			w := newWorld(ctx)
-			disturb(w)
+		func(disturb func(), body, note string, patches int) {
+			disturb()
 			w.start()
-			ready := watchReadiness(w)
+			ready := watchReadiness()
 			var broken []*corev1.ConfigMap
 			objects := 4
 			if body == big {
@@ -143,27 +123,23 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 				broken = append(broken, w.create(cm))
 				w.publish(w.content(w.want(broken[i], "mydata", url), body))
 			}
-			elsewhere := kubetest.Namespace(ctx, GinkgoTB(), w.kube, "healthy-", nil)
-			maps := w.kube.CoreV1().ConfigMaps(elsewhere)
-			healthy := must(maps.Create(ctx, asking("healthy", "mydata="+url), metav1.CreateOptions{}))
-			w.publish(w.content(w.want(healthy, "mydata", url), "body"))
-			Eventually(func() map[string]string {
-				return must(maps.Get(ctx, "healthy", metav1.GetOptions{})).Data
-			}).WithTimeout(8 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
+			result, data := w.elsewhere()
+			w.publish(result)
+			Eventually(data).WithTimeout(8 * time.Second).Should(HaveKeyWithValue("mydata", "body"))
 
 			w.acknowledged()
 			for _, cm := range broken {
 				Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(ContainSubstring(note)))
 			}
-			Expect(countOf(w, "PATCH configmaps")).To(BeNumerically("<=", objects*patches+1))
+			Expect(w.calls.count("PATCH configmaps")).To(BeNumerically("<=", objects*patches+1))
 			for _, cm := range broken { // as by the audit
 				w.apply(w.content(due(w.want(cm, "mydata", url)), body))
 				Expect(w.events(cm)).To(HaveLen(1))
 			}
-			Expect(countOf(w, "PATCH configmaps")).To(BeNumerically("<=", 2*objects*patches+1))
+			Expect(w.calls.count("PATCH configmaps")).To(BeNumerically("<=", 2*objects*patches+1))
 			Expect(ready()).To(BeTrue(), "in each poll")
 		},
-		Entry("a mutating webhook returns a patch that does not apply", func(w *world) {
+		Entry("a mutating webhook returns a patch that does not apply", func() {
 			w.webhook("MutatingWebhookConfiguration", func() *admission.AdmissionResponse {
 				kind := admission.PatchTypeJSONPatch
 				return &admission.AdmissionResponse{
@@ -172,7 +148,7 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 			})
 		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is slow "+
 			"or broken; ask the operator, the log of the writer has the error; key mydata has no value yet; retrying", 3),
-		Entry("a validating webhook does not respond", func(w *world) {
+		Entry("a validating webhook does not respond", func() {
 			w.cluster.Timeout = time.Second // instead of 10 s
 			over := make(chan struct{})
 			w.webhook("ValidatingWebhookConfiguration", func() *admission.AdmissionResponse {
@@ -182,22 +158,22 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 			DeferCleanup(func() { close(over) })
 		}, "body", "WriteFailed: the API server could not write the ConfigMap, perhaps because an admission webhook is "+
 			"slow", 3),
-		Entry("a webhook asks to come back", func(w *world) {
+		Entry("a webhook asks to come back", func() {
 			w.webhook("ValidatingWebhookConfiguration", func() *admission.AdmissionResponse {
 				return &admission.AdmissionResponse{Result: &metav1.Status{
 					Code: http.StatusServiceUnavailable, Details: &metav1.StatusDetails{RetryAfterSeconds: 30},
 				}}
 			})
 		}, "body", "WriteFailed: the API server refused to write the body from data.example.com", 2),
-		Entry("a policy removes the status", (*world).strip, "body",
+		Entry("a policy removes the status", func() { w.strip() }, "body",
 			"WriteFailed: an admission policy removes curl-status", 1),
-		Entry("their metadata leave no room in a request to etcd", func(*world) {}, big,
+		Entry("their metadata leave no room in a request to etcd", func() {}, big,
 			"BodyTooLarge: the ConfigMap with its metadata and the body for key mydata (900,000 bytes) is too large", 2),
 	)
 })
 
 // watchReadiness polls the readiness of the writer. The result reports whether it was ready in each poll.
-func watchReadiness(w *world) (always func() bool) {
+func watchReadiness() (always func() bool) {
 	stop, ended, ready := make(chan struct{}), make(chan struct{}), true
 	go func() {
 		defer close(ended)
@@ -207,7 +183,7 @@ func watchReadiness(w *world) (always func() bool) {
 				ticker.Stop()
 				return
 			case <-ticker.C:
-				ready = ready && w.health.Ready()
+				ready = ready && w.Health.Ready()
 			}
 		}
 	}()
@@ -220,15 +196,6 @@ func watchReadiness(w *world) (always func() bool) {
 		end()
 		return ready
 	}
-}
-
-func countOf(w *world, kind string) (n int) {
-	for _, call := range w.calls.all() {
-		if call == kind {
-			n++
-		}
-	}
-	return n
 }
 
 // owners returns owner references that take about that many bytes. No garbage collector removes the object.

@@ -7,12 +7,7 @@ import (
 )
 
 var _ = Describe("A fetched body", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		w.start()
-	})
+	BeforeEach(func() { w.start() })
 
 	It("costs one request, and a read only if the object is not known or has changed", func() {
 		cm := w.create(asking("cm", "a="+url+" b="+url))

@@ -8,28 +8,15 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 )
 
 var _ = Describe("A namespace that exceeded its budget", func() {
-	// elsewhere creates a ConfigMap in another namespace and returns a result for it.
-	elsewhere := func(ctx SpecContext, w *world) (*v1.Result, func() map[string]string) {
-		ns := must(w.kube.CoreV1().Namespaces().Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modest-"}}, metav1.CreateOptions{}))
-		maps := w.kube.CoreV1().ConfigMaps(ns.Name)
-		cm := must(maps.Create(ctx, asking("cm", "mydata="+url), metav1.CreateOptions{}))
-		return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
-			got := must(maps.Get(ctx, "cm", metav1.GetOptions{}))
-			return got.Data
-		}
-	}
-
 	DescribeTable("has its results deferred with one Event per key, and delays no other namespace",
-		func(ctx SpecContext, kind string, writes, bytes int64) {
-			w := newWorld(ctx)
+		func(kind string, writes, bytes int64) {
 			w.config.Writes = budget.Config{Burst: writes, Refill: time.Hour}
 			w.config.WriteBytes = budget.Config{Burst: bytes, Refill: time.Hour}
 			w.start()
@@ -41,16 +28,17 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 			w.apply(w.content(due(w.want(last, "mydata", url)), strings.Repeat("y", 1000)))
 
 			Expect(w.waiting()).To(BeZero())
-			Expect(w.begun()).To(BeZero(), "no message is held for a retry")
+			held := suitetest.Must(w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)).CachedInfo().NumAckPending
+			Expect(held).To(BeZero(), "no message is held for a retry")
 			Expect(w.get("cm-0").Data).To(HaveKey("mydata"))
 			Expect(w.get("cm-5").Data).To(BeEmpty())
 			Expect(w.events(last)).To(ConsistOf("Warning WriteFailed: the namespace exceeded its write budget; " +
 				"key mydata has no value yet; retrying later [why-empty 10]"))
-			Expect(w.value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
-			Expect(w.value(own + `results_total{outcome="deferred"}`)()).To(BeNumerically(">=", 2))
-			Expect(strings.Count(string(w.log.Contents()), `"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
+			Expect(w.Value(own + `over_budget_total{budget="` + kind + `"}`)()).To(BeNumerically(">=", 2))
+			Expect(w.Value(own + `results_total{outcome="deferred"}`)()).To(BeNumerically(">=", 2))
+			Expect(w.Logged(`"budget":"`+kind+`"`)).To(Equal(1), "the change is logged once")
 
-			r, data := elsewhere(ctx, w)
+			r, data := w.elsewhere()
 			w.apply(r)
 			Expect(data()).To(HaveKeyWithValue("mydata", "body"))
 		},
@@ -58,17 +46,18 @@ var _ = Describe("A namespace that exceeded its budget", func() {
 		Entry("of bytes", "write_bytes", int64(0), int64(4500)),
 	)
 
-	It("has Events dropped, counted and logged once, but its status is written", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("has Events dropped, counted and logged once, but its status is written", func() {
 		w.config.Events = budget.Config{Burst: 2, Refill: time.Hour}
 		w.start()
+		events := 0
 		for i := range 4 {
 			cm := w.create(asking(fmt.Sprint("cm-", i), "mydata="+url))
 			w.apply(w.failure(w.want(cm, "mydata", url), 500))
 			Expect(entry(w.get(cm.Name), "mydata").Error).To(Equal("BadStatus"))
+			events += len(w.events(cm))
 		}
-		Expect(w.eventObjects()).To(HaveLen(2))
-		Expect(w.value(own + "events_over_budget_total")()).To(BeEquivalentTo(2))
-		Expect(strings.Count(string(w.log.Contents()), `"budget":"events"`)).To(Equal(1))
+		Expect(events).To(Equal(2))
+		Expect(w.Value(own + "events_over_budget_total")()).To(BeEquivalentTo(2))
+		Expect(w.Logged(`"budget":"events"`)).To(Equal(1))
 	})
 })

@@ -2,10 +2,16 @@ package writer_test
 
 import (
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 )
 
 // send forwards a request to the real API server.
@@ -28,29 +34,24 @@ func (c *calls) unreachable() {
 	c.with(func(*http.Request, send) (*http.Response, error) { return nil, errCut })
 }
 
-// responding answers every request of a method with a fabricated status.
-func (c *calls) responding(method string, code int, body string) {
+// forbidding answers requests of a method like an API server whose user lacks the permission for a verb.
+func (c *calls) forbidding(method, verb, resource string) {
 	c.with(func(r *http.Request, next send) (*http.Response, error) {
 		if r.Method != method {
 			return next(r)
 		}
-		return reply(r, code, body), nil
+		answer := httptest.NewRecorder()
+		kubetest.Answer(apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "",
+			fmt.Errorf(`User "writer" cannot %s resource %q in API group ""`, verb, resource)))(nil, answer, r)
+		return answer.Result(), nil
 	})
-}
-
-// reply returns a fabricated response.
-func reply(r *http.Request, code int, body string) *http.Response {
-	return &http.Response{
-		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r,
-	}
 }
 
 // calls records the requests of the writer and can tamper with them.
 type calls struct {
 	mu     sync.Mutex
 	seen   []string
-	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error)
+	tamper func(r *http.Request, next send) (*http.Response, error)
 }
 
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
@@ -69,9 +70,7 @@ func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // with passes every request through tamper. Nil stops tampering.
-func (c *calls) with(
-	tamper func(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error),
-) {
+func (c *calls) with(tamper func(r *http.Request, next send) (*http.Response, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tamper = tamper
@@ -82,6 +81,16 @@ func (c *calls) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]string(nil), c.seen...)
+}
+
+// count returns the number of requests of a kind since the last reset.
+func (c *calls) count(kind string) (n int) {
+	for _, seen := range c.all() {
+		if seen == kind {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *calls) reset() {

@@ -8,12 +8,7 @@ import (
 )
 
 var _ = Describe("A failed fetch", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		w.start()
-	})
+	BeforeEach(func() { w.start() })
 
 	It("has one Event even if the writer dies before or after it", func() {
 		cm := w.create(asking("cm", "mydata="+url))
@@ -24,7 +19,7 @@ var _ = Describe("A failed fetch", func() {
 			w.calls.failing("events") // the process ends before its Event is written
 			w.publish(r)
 			Eventually(w.calls.all).Should(ContainElement("POST events"))
-			w.stop()
+			w.Stop()
 			w.calls.with(nil)
 			w.start()
 			w.acknowledged()
@@ -33,7 +28,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
 		publishAndDie(well)
 		Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus"), HavePrefix("Normal Recovered")))
-		w.stop()
+		w.Stop()
 		w.start() // a new process does not know which Events exist
 		w.publish(failed)
 		w.publish(well)

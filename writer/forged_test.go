@@ -1,8 +1,6 @@
 package writer_test
 
 import (
-	"strings"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -12,10 +10,6 @@ import (
 
 // The uid and the version of these wants match the live object, so no conflict would stop the patch.
 var _ = Describe("A result with a forged want", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
-
 	DescribeTable("changes nothing", func(body string, forge func(want *v1.Want)) {
 		w.start()
 		cm := asking("cm", "mydata="+url)
@@ -60,7 +54,7 @@ var _ = Describe("A result with a forged want", func() {
 			Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
 		}
 		for _, cause := range []error{signature.ErrUnsigned, signature.ErrUntrusted} {
-			Expect(strings.Count(string(w.log.Contents()), cause.Error())).To(Equal(1), cause.Error())
+			Expect(w.Logged(cause.Error())).To(Equal(1), cause.Error())
 		}
 	})
 
@@ -71,6 +65,6 @@ var _ = Describe("A result with a forged want", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "hello there"))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "hello there"))
 		Expect(w.calls.all()).To(Equal([]string{"GET configmaps", "PATCH configmaps"}))
-		Expect(strings.Count(string(w.log.Contents()), signature.ErrNoKeys.Error())).To(Equal(1))
+		Expect(w.Logged(signature.ErrNoKeys.Error())).To(Equal(1))
 	})
 })

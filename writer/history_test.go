@@ -12,12 +12,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("The history", func() {
-	var w *world
 	versions := func() ([]*v1.Version, error) {
 		return w.client.Versions(w.ctx(), pipeline.Key{Namespace: w.namespace, Name: "cm", Key: "mydata"})
 	}
@@ -45,8 +46,7 @@ var _ = Describe("The history", func() {
 	}
 
 	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		suitetest.Must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
 		w.start()
 		w.create(asking("cm", "mydata="+url))
 	})
@@ -62,13 +62,13 @@ var _ = Describe("The history", func() {
 			Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "one"))
 		}
 		Expect(w.events(cm)).To(HaveLen(len(offered)))
-		Expect(must(versions())[0].GetAvailable()).To(BeTrue(), "so that no rollback takes it for a former value")
+		Expect(suitetest.Must(versions())[0].GetAvailable()).To(BeTrue(), "so that no rollback takes it for a former value")
 	})
 
 	DescribeTable("does not write a body that lacks the pinned digest", func(forged string) {
 		write("two")
 		if forged != "" {
-			must(w.js.PublishMsg(w.ctx(), &nats.Msg{
+			suitetest.Must(w.js.PublishMsg(w.ctx(), &nats.Msg{
 				Subject: pipeline.BodySubject(w.namespace, sum("one")), Data: []byte(forged),
 			}))
 		}
@@ -84,7 +84,7 @@ var _ = Describe("The history", func() {
 		write("one", "two")
 		Eventually(versions).Should(HaveLen(2))
 		cm := pin("two")
-		disturb(must(w.js.Stream(w.ctx(), pipeline.History)))
+		disturb(suitetest.Must(w.js.Stream(w.ctx(), pipeline.History)))
 		w.calls.reset()
 		w.apply(w.reconcile(cm))
 		Expect(w.calls.all()).NotTo(ContainElement("PATCH configmaps"))
@@ -99,7 +99,7 @@ var _ = Describe("The history", func() {
 		}),
 		Entry("after it is wiped", func(s jetstream.Stream) { Expect(s.Purge(w.ctx())).To(Succeed()) }),
 		Entry("after it is restored from a backup without the held body", func(s jetstream.Stream) {
-			first := must(s.GetLastMsgForSubject(w.ctx(), pipeline.BodySubject(w.namespace, sum("two")))).Sequence
+			first := suitetest.Must(s.GetLastMsgForSubject(w.ctx(), pipeline.BodySubject(w.namespace, sum("two")))).Sequence
 			for n := first; n <= s.CachedInfo().State.LastSeq; n++ {
 				Expect(s.DeleteMsg(w.ctx(), n)).To(Succeed())
 			}
@@ -107,17 +107,15 @@ var _ = Describe("The history", func() {
 		Entry("while it is full", func(s jetstream.Stream) {
 			config := s.CachedInfo().Config
 			config.Discard, config.MaxMsgs = jetstream.DiscardNew, 1
-			must(w.js.UpdateStream(w.ctx(), config))
+			suitetest.Must(w.js.UpdateStream(w.ctx(), config))
 		}),
 	)
 })
 
 var _ = Describe("A version", func() {
-	keep := func(ctx SpecContext, change func(*world), secret bool) *world {
+	keep := func(ctx SpecContext, secret bool) {
 		GinkgoHelper()
-		w := newWorld(ctx)
-		must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
-		change(w)
+		suitetest.Must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
 		w.start()
 		cm := w.create(asking("cm", "a="+url+" b="+url))
 		for _, key := range []string{"a", "b"} {
@@ -126,27 +124,21 @@ var _ = Describe("A version", func() {
 			w.apply(r)
 		}
 		Expect(w.get("cm").Data).To(HaveLen(2))
-		return w
 	}
-	kept := func(w *world) func() (uint64, error) {
-		return func() (uint64, error) {
-			stream, err := w.js.Stream(w.ctx(), pipeline.History)
-			if err != nil {
-				return 0, err
-			}
-			return stream.CachedInfo().State.Msgs, nil
-		}
-	}
+	kept := func() uint64 { return natstest.State(GinkgoTB(), w.js, pipeline.History).Msgs }
 
 	It("that was fetched with a credential is kept only if the operator says so", func(ctx SpecContext) {
-		w := keep(ctx, func(*world) {}, true)
-		Expect(w.value(own + `versions_total{outcome="credential"}`)()).To(BeEquivalentTo(2))
-		Expect(kept(w)()).To(BeZero())
-		Eventually(kept(keep(ctx, func(w *world) { w.config.History.Credentials = true }, true))).Should(BeEquivalentTo(4))
+		keep(ctx, true)
+		Expect(w.Value(own + `versions_total{outcome="credential"}`)()).To(BeEquivalentTo(2))
+		Expect(kept()).To(BeZero())
+		w = newWorld(ctx)
+		w.config.History.Credentials = true
+		keep(ctx, true)
+		Eventually(kept).Should(BeEquivalentTo(4))
 	})
 
 	It("has the URL with a mark instead of its query", func(ctx SpecContext) {
-		w := keep(ctx, func(*world) {}, false)
+		keep(ctx, false)
 		var list []*v1.Version
 		Eventually(func() ([]*v1.Version, error) {
 			var err error

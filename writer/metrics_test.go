@@ -16,11 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// value returns the sum of the series with this prefix.
-func (w *world) value(series string) func() (float64, error) {
-	return func() (float64, error) { return suitetest.MetricValue(w.metrics, series) }
-}
-
 const own = "curlmethat_writer_"
 
 // moved are the series that the work of a writer increases.
@@ -49,18 +44,17 @@ func definitions() []metric.Definition { return append(process.Metrics("writer")
 
 var _ = Describe("The metrics of a writer", func() {
 	It("move with its work", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		w.start()
 		before := map[string]float64{}
 		for _, series := range moved() {
-			before[series] = must(w.value(series)())
+			before[series] = suitetest.Must(w.Value(series)())
 		}
 		edit := func(value int) {
 			w.edit("cm", func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{"edit": fmt.Sprint(value)} })
 		}
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		edit(0)
-		must(w.js.Publish(ctx, "curl.result.content.ns.cm.key", []byte("garbage")))
+		suitetest.Must(w.js.Publish(ctx, "curl.result.content.ns.cm.key", []byte("garbage")))
 		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
 
 		edits := 0
@@ -74,53 +68,50 @@ var _ = Describe("The metrics of a writer", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), "another body"))
 
 		w.calls.unreachable()
-		Expect(w.value(own + "api_server_available")()).To(BeEquivalentTo(1))
+		Expect(w.Value(own + "api_server_available")()).To(BeEquivalentTo(1))
 		w.publish(w.content(w.want(cm, "mydata", url), "a"), w.failure(w.want(cm, "mydata", url), 500))
-		Eventually(w.value(own + "api_server_available")).Should(BeZero())
+		Eventually(w.Value(own + "api_server_available")).Should(BeZero())
 		for series, value := range before {
-			Eventually(w.value(series)).Should(BeNumerically(">", value), series)
+			Eventually(w.Value(series)).Should(BeNumerically(">", value), series)
 		}
 	})
 
-	It("show the number of namespaces without a permission", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("show the number of namespaces without a permission", func() {
 		w.cluster.Impersonate = rest.ImpersonationConfig{UserName: "nobody", Groups: []string{"system:authenticated"}}
 		w.start()
-		Expect(w.value(own + "denied_namespaces")()).To(BeZero())
+		Expect(w.Value(own + "denied_namespaces")()).To(BeZero())
 		cm := w.create(asking("cm", "mydata="+url))
 		w.publish(w.content(w.want(cm, "mydata", url), "body"))
-		Eventually(w.value(own + "denied_namespaces")).Should(BeEquivalentTo(1))
-		Expect(w.value(own + `patches_total{outcome="forbidden"}`)()).To(BeNumerically(">", 0))
+		Eventually(w.Value(own + "denied_namespaces")).Should(BeEquivalentTo(1))
+		Expect(w.Value(own + `patches_total{outcome="forbidden"}`)()).To(BeNumerically(">", 0))
 	})
 
-	It("measure the time from annotation to data once, at the first response", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("measure the time from annotation to data once, at the first response", func() {
 		w.start()
 		cm := w.create(asking("cm", "mydata="+url))
 		want := w.want(cm, "mydata", url)
 		want.AskedAt = timestamppb.Now()
 		w.apply(w.failure(want, 500))
-		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeZero(), "a failure has no data")
+		Expect(w.Value(own+"annotation_to_data_seconds")()).To(BeZero(), "a failure has no data")
 		w.apply(w.content(due(want), "body"))
-		Expect(w.value(own + "annotation_to_data_seconds")()).To(BeEquivalentTo(1))
+		Expect(w.Value(own + "annotation_to_data_seconds")()).To(BeEquivalentTo(1))
 		again := w.content(due(want), "other body")
 		again.Answered = true
 		w.apply(again)
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", "other body"))
-		Expect(w.value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "nobody waits for a refresh")
+		Expect(w.Value(own+"annotation_to_data_seconds")()).To(BeEquivalentTo(1), "nobody waits for a refresh")
 	})
 
 	It("each have a spec", func() {
 		Expect(suitetest.UnnamedMetrics(writer.Metrics(), append(shown(), moved()...))).To(BeEmpty())
 	})
 
-	It("follow the conventions and their definitions, and show a setting", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("follow the conventions and their definitions, and show a setting", func() {
 		w.start()
-		Expect(w.value(own + "in_flight_limit_messages")()).To(BeEquivalentTo(256))
-		Expect(w.value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
+		Expect(w.Value(own + "in_flight_limit_messages")()).To(BeEquivalentTo(256))
+		Expect(w.Value(`curlmethat_build_info{component="writer"`)()).To(BeEquivalentTo(1))
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		w.apply(w.content(w.want(cm, "mydata", url), "body"), w.failure(w.want(cm, "other", url), 500))
-		Expect(suitetest.MetricProblems(w.metrics, definitions())).To(BeEmpty())
+		Expect(suitetest.MetricProblems(w.Metrics, definitions())).To(BeEmpty())
 	})
 })

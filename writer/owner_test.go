@@ -10,26 +10,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 var _ = Describe("An object without a record of owners", func() {
 	// unrecorded returns an object that was created without any field and annotated later. The API
 	// server has no record of its owners.
-	unrecorded := func(w *world, data string) *corev1.ConfigMap {
+	unrecorded := func(data string) *corev1.ConfigMap {
 		GinkgoHelper()
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "bare"}})
-		cm := must(w.kube.CoreV1().ConfigMaps(w.namespace).Patch(w.ctx(), "bare", types.MergePatchType,
+		cm := suitetest.Must(w.maps().Patch(w.ctx(), "bare", types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"`+annotation.DefaultKey+`":"mydata=`+url+`"}},"data":`+data+`}`),
 			metav1.PatchOptions{}))
 		Expect(cm.ManagedFields).To(BeEmpty())
 		return cm
 	}
 
-	It("gets one with the first body, so that later changes of the key are visible", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("gets one with the first body, so that later changes of the key are visible", func() {
 		w.start()
-		cm := unrecorded(w, `{"theirs":"value"}`)
+		cm := unrecorded(`{"theirs":"value"}`)
 		w.apply(w.content(readFirst(w.want(cm, "mydata", url)), "hello there"))
 
 		got := w.get("bare")
@@ -43,14 +43,13 @@ var _ = Describe("An object without a record of owners", func() {
 		Expect(got.BinaryData).To(Equal(map[string][]byte{"mydata": []byte("\xffbinary")}))
 	})
 
-	It("is not created again if it is deleted", func(ctx SpecContext) {
-		w := newWorld(ctx)
+	It("is not created again if it is deleted", func() {
 		w.start()
-		cm := unrecorded(w, `{}`)
+		cm := unrecorded(`{}`)
 		want := readFirst(w.want(cm, "mydata", url))
 		once := sync.OnceFunc(func() {
 			defer GinkgoRecover()
-			Expect(w.kube.CoreV1().ConfigMaps(w.namespace).Delete(w.ctx(), "bare", metav1.DeleteOptions{})).To(Succeed())
+			Expect(w.maps().Delete(w.ctx(), "bare", metav1.DeleteOptions{})).To(Succeed())
 		})
 		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
 			if r.Method == http.MethodPatch {
@@ -59,7 +58,7 @@ var _ = Describe("An object without a record of owners", func() {
 			return next(r)
 		})
 		w.apply(w.content(want, "hello there"))
-		list := must(w.kube.CoreV1().ConfigMaps(w.namespace).List(w.ctx(),
+		list := suitetest.Must(w.maps().List(w.ctx(),
 			metav1.ListOptions{FieldSelector: "metadata.name=bare"}))
 		Expect(list.Items).To(BeEmpty())
 	})
@@ -68,6 +67,5 @@ var _ = Describe("An object without a record of owners", func() {
 // ownerOf returns the recorded owner of a key.
 func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 	GinkgoHelper()
-	owners := must(annotation.ParseOwners(cm.ManagedFields))
-	return owners.Of(key)
+	return suitetest.Must(annotation.ParseOwners(cm.ManagedFields)).Of(key)
 }

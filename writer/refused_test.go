@@ -6,27 +6,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A body that the API server refuses", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(ctx)
-		w.start()
-	})
-
-	patches := func() (n int) {
-		for _, call := range w.calls.all() {
-			if call == "PATCH configmaps" {
-				n++
-			}
-		}
-		return n
-	}
+	BeforeEach(func() { w.start() })
 
 	It("has one Event if the object is immutable, and no endless retries", func() {
 		immutable := true
@@ -41,7 +30,7 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.get("cm").ResourceVersion).To(Equal(got.ResourceVersion))
 		Expect(w.events(cm)).To(ConsistOf("Warning Immutable: the ConfigMap is immutable, so key mydata cannot be written; " +
 			"delete it and create it again without immutable: true [why-empty 10]"))
-		Expect(patches()).To(Equal(3), "refused, reported in the status, refused")
+		Expect(w.calls.count("PATCH configmaps")).To(Equal(3), "refused, reported in the status, refused")
 	})
 
 	It("has one Event if it would make the object too large, and other keys are written", func() {
@@ -73,7 +62,8 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.apply(w.content(w.want(cm, "mydata", url), `{"good":true}`))
 		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
-		letter := w.deadLetters()[0]
+		letter := new(v1.DeadLetter)
+		Expect(proto.Unmarshal(natstest.Messages(GinkgoTB(), w.js, pipeline.Failures)[0].Data, letter)).To(Succeed())
 		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(string(letter.GetSnippet())).To(Equal(page))
 	})
@@ -122,12 +112,12 @@ var _ = Describe("A body that the API server refuses", func() {
 			results = append(results, w.content(w.want(cm, fmt.Sprintf("k%d", i), url), "body"))
 		}
 		w.together(results[0], results[1:]...)
-		Expect(patches()).To(Equal(2), "one for the first key, and one for all others")
+		Expect(w.calls.count("PATCH configmaps")).To(Equal(2), "one for the first key, and one for all others")
 		Expect(w.events(cm)).To(HaveLen(keys))
 	})
 
 	It("has one Event if a policy forbids it, and is written when it is published again", func() {
-		forbid(w, "!has(object.data) || !('mydata' in object.data)")
+		w.forbid("!has(object.data) || !('mydata' in object.data)")
 		cm := w.create(asking("cm", "mydata="+url+" other="+url))
 		want := w.want(cm, "mydata", url)
 		w.publish(w.content(want, "body"), w.content(w.want(cm, "other", url), "other body"))
@@ -141,7 +131,7 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.acknowledged()
 		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
 		Expect(w.events(cm)).To(HaveLen(1))
-		permit(w)
+		w.permit()
 		w.await(func() { w.apply(w.content(due(w.want(cm, "mydata", url)), "body")) },
 			func() bool { return len(w.get("cm").Data) == 2 })
 		Expect(w.get("cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
@@ -150,11 +140,11 @@ var _ = Describe("A body that the API server refuses", func() {
 
 	It("has one Event if a policy forbids any change", func() {
 		cm := w.create(asking("cm", "mydata="+url))
-		forbid(w, "false")
+		w.forbid("false")
 		w.publish(w.failure(w.want(cm, "mydata", url), 500))
 		Eventually(func() []string { return w.events(cm) }).Should(ConsistOf(HavePrefix("Warning WriteFailed: ")))
 		w.acknowledged()
-		permit(w)
+		w.permit()
 		w.await(func() { w.apply(w.failure(due(w.want(cm, "mydata", url)), 500)) },
 			func() bool { return entry(w.get("cm"), "mydata").Failing() })
 		Expect(entry(w.get("cm"), "mydata").Error).To(Equal("BadStatus"))

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,16 +27,9 @@ var _ = BeforeSuite(func() {
 	klog.LogToStderr(false)
 	suitetest.ExpectNoLeaks()
 	cluster = kubetest.Config(GinkgoTB())
-	shared := must(rest.HTTPClientFor(cluster))
-	person = must(kubernetes.NewForConfigAndClient(cluster, shared))
+	shared := suitetest.Must(rest.HTTPClientFor(cluster))
+	person = suitetest.Must(kubernetes.NewForConfigAndClient(cluster, shared))
 	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(shared.Transport) })
 })
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
 
 const url = "https://data.example.com/greeting?token=secret"

@@ -2,31 +2,25 @@ package writer_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -36,10 +30,15 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
+// w is the world of the current spec.
+var w *world
+
+var _ = BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
 // world is one writer with its own broker and namespace.
 type world struct {
+	*suitetest.Service
 	ctx       func() context.Context
-	kube      *kubernetes.Clientset
 	namespace string
 	broker    *natstest.Server
 	js        jetstream.JetStream
@@ -52,10 +51,6 @@ type world struct {
 	config  writer.Config
 	cluster *rest.Config
 	calls   *calls
-	health  *process.Health
-	metrics *prometheus.Registry
-	log     *gbytes.Buffer
-	stop    func()
 }
 
 // newWorld returns a world without a running writer.
@@ -63,11 +58,8 @@ func newWorld(ctx SpecContext) *world {
 	GinkgoHelper()
 	w := &world{
 		ctx: func() context.Context { return context.WithoutCancel(ctx) }, cluster: rest.CopyConfig(cluster), calls: &calls{},
-		log: gbytes.NewBuffer(),
 	}
-	w.kube = person
-	w.namespace = kubetest.Namespace(ctx, GinkgoTB(), w.kube, "writer-", nil)
-
+	w.namespace = kubetest.Namespace(ctx, GinkgoTB(), person, "writer-", nil)
 	w.broker, w.js, w.epoch = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 	w.client = pipeline.NewClient(w.js)
 	w.seq.Store(100)
@@ -76,50 +68,41 @@ func newWorld(ctx SpecContext) *world {
 	w.config.BindFlags(flags)
 	seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	w.signer = must(signature.LoadSigner(seed))
+	w.signer = suitetest.Must(signature.LoadSigner(seed))
 	w.config.TrustedKeys = keys
 	w.cluster.Wrap(w.calls.wrap)
 	return w
 }
 
-// start runs the writer until the end of the spec, or until stop is called, which waits for the
-// drain. It waits until the writer is ready.
+// start runs the writer until the end of the spec, or until Stop is called, and waits until it is ready.
 func (w *world) start() {
 	GinkgoHelper()
-	w.startWithoutWaiting()
-	Eventually(w.health.Ready).Should(BeTrue())
+	w.calls.reset()
+	w.Service = suitetest.Serve("writer", w.broker.Dial(), func(ctx context.Context, rt *process.Runtime) error {
+		return writer.Run(ctx, rt, w.config, w.cluster)
+	})
+	Eventually(w.Health.Ready).Should(BeTrue())
 }
 
-// startWithoutWaiting is like start, but does not wait.
-func (w *world) startWithoutWaiting() {
+// maps is the client of people for the ConfigMaps of the namespace.
+func (w *world) maps() corev1client.ConfigMapInterface {
+	return person.CoreV1().ConfigMaps(w.namespace)
+}
+
+// elsewhere creates a ConfigMap with the key mydata in another namespace. It returns a result for it, and its data.
+func (w *world) elsewhere() (*v1.Result, func() map[string]string) {
 	GinkgoHelper()
-	w.health, w.metrics = process.NewHealth(), prometheus.NewRegistry()
-	w.calls.reset()
-	begun := w.health.Part("begun") // health without parts would be ready
-	rt := process.Runtime{
-		Log:    zerolog.New(zerolog.MultiLevelWriter(w.log, GinkgoWriter)),
-		Health: w.health, Metrics: w.metrics,
+	maps := person.CoreV1().ConfigMaps(kubetest.Namespace(w.ctx(), GinkgoTB(), person, "elsewhere-", nil))
+	cm := suitetest.Must(maps.Create(w.ctx(), asking("cm", "mydata="+url), metav1.CreateOptions{}))
+	return w.content(w.want(cm, "mydata", url), "body"), func() map[string]string {
+		return suitetest.Must(maps.Get(w.ctx(), "cm", metav1.GetOptions{})).Data
 	}
-	broker := &process.NATSOptions{URL: nats.DefaultURL, Dial: w.broker.Dial()}
-	ctx, cancel := context.WithCancel(w.ctx())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- rt.Run(ctx, "writer", broker, func(ctx context.Context, rt *process.Runtime) error {
-			begun.Ready()
-			return writer.Run(ctx, rt, w.config, w.cluster)
-		})
-	}()
-	w.stop = sync.OnceFunc(func() {
-		cancel()
-		Eventually(ended).Should(Receive(BeNil()))
-	})
-	DeferCleanup(w.stop)
 }
 
 // create creates a ConfigMap in the namespace, as a person.
 func (w *world) create(cm *corev1.ConfigMap) *corev1.ConfigMap {
 	GinkgoHelper()
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"}))
+	return suitetest.Must(w.maps().Create(w.ctx(), cm, metav1.CreateOptions{FieldManager: "person"}))
 }
 
 // asking returns a ConfigMap that is annotated with pairs.
@@ -131,7 +114,7 @@ func asking(name, pairs string) *corev1.ConfigMap {
 
 func (w *world) get(name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Get(w.ctx(), name, metav1.GetOptions{}))
+	return suitetest.Must(w.maps().Get(w.ctx(), name, metav1.GetOptions{}))
 }
 
 // edit changes a ConfigMap, as a person.
@@ -139,14 +122,13 @@ func (w *world) edit(name string, change func(*corev1.ConfigMap)) *corev1.Config
 	GinkgoHelper()
 	cm := w.get(name)
 	change(cm)
-	return must(w.kube.CoreV1().ConfigMaps(w.namespace).Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"}))
+	return suitetest.Must(w.maps().Update(w.ctx(), cm, metav1.UpdateOptions{FieldManager: "person"}))
 }
 
 // entry returns the status entry of a key.
 func entry(cm *corev1.ConfigMap, key string) status.Entry {
 	GinkgoHelper()
-	s := must(status.Parse(cm.Annotations[annotation.StatusKey]))
-	return s.Keys[key]
+	return suitetest.Must(status.Parse(cm.Annotations[annotation.StatusKey])).Keys[key]
 }
 
 // want returns the watcher's want for a key of an object.
@@ -234,7 +216,7 @@ func (w *world) together(first *v1.Result, rest ...*v1.Result) {
 	w.publish(first)
 	Eventually(begun).Should(BeClosed())
 	w.publish(rest...)
-	Eventually(w.value(own + "in_flight_messages")).Should(BeEquivalentTo(1 + len(rest)))
+	Eventually(w.Value(own + "in_flight_messages")).Should(BeEquivalentTo(1 + len(rest)))
 	close(release)
 	w.acknowledged()
 }
@@ -243,18 +225,6 @@ func (w *world) together(first *v1.Result, rest ...*v1.Result) {
 func (w *world) acknowledged() {
 	GinkgoHelper()
 	Eventually(w.waiting).WithPolling(5 * time.Millisecond).Should(BeZero())
-}
-
-// catchesUp expects that the writer writes all values well within AckWait.
-func (w *world) catchesUp(names []string, body string) {
-	GinkgoHelper()
-	began := time.Now()
-	w.acknowledged()
-	Expect(time.Since(began)).To(BeNumerically("<", pipeline.AckWait*4/5))
-	for _, name := range names {
-		Expect(w.get(name).Data).To(HaveKeyWithValue("mydata", body))
-	}
-	Eventually(w.health.Ready).Should(BeTrue())
 }
 
 // await publishes a want again and again, like the watcher, until that has an effect.
@@ -267,22 +237,7 @@ func (w *world) await(publish func(), done func() bool) {
 }
 
 // waiting returns the number of unacknowledged messages.
-func (w *world) waiting() (uint64, error) {
-	stream, err := w.js.Stream(w.ctx(), pipeline.Results)
-	if err != nil {
-		return 0, fmt.Errorf("read stream of results: %w", err)
-	}
-	return stream.CachedInfo().State.Msgs, nil
-}
-
-// begun returns the number of messages that are delivered but not acknowledged.
-func (w *world) begun() (int, error) {
-	consumer, err := w.js.Consumer(w.ctx(), pipeline.Results, pipeline.WriterConsumer)
-	if err != nil {
-		return 0, fmt.Errorf("read consumer: %w", err)
-	}
-	return consumer.CachedInfo().NumAckPending, nil
-}
+func (w *world) waiting() uint64 { return natstest.State(GinkgoTB(), w.js, pipeline.Results).Msgs }
 
 // link matches the link at the end of an Event.
 var link = regexp.MustCompile(`\[https://\S+/why-empty\.md#(\d+)\]`)
@@ -291,28 +246,11 @@ var link = regexp.MustCompile(`\[https://\S+/why-empty\.md#(\d+)\]`)
 func (w *world) events(cm *corev1.ConfigMap) []string {
 	GinkgoHelper()
 	var events []string
-	for _, e := range w.eventObjects() {
+	list := suitetest.Must(person.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{}))
+	for _, e := range list.Items {
 		if e.Regarding.UID == cm.UID {
 			events = append(events, e.Type+" "+e.Reason+": "+link.ReplaceAllString(e.Note, "[why-empty $1]"))
 		}
 	}
 	return events
-}
-
-func (w *world) eventObjects() []eventsv1.Event {
-	GinkgoHelper()
-	list := must(w.kube.EventsV1().Events(w.namespace).List(w.ctx(), metav1.ListOptions{}))
-	return list.Items
-}
-
-// deadLetters returns the dead letters, oldest first.
-func (w *world) deadLetters() (found []*v1.DeadLetter) {
-	GinkgoHelper()
-	for m, err := range w.client.Scan(w.ctx(), pipeline.Range{Stream: pipeline.Failures, Subject: ">"}) {
-		Expect(err).NotTo(HaveOccurred())
-		d := new(v1.DeadLetter)
-		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
-		found = append(found, d)
-	}
-	return found
 }
