@@ -15,24 +15,25 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 var _ = It("A watcher restarts a silent watch over a new connection", func(ctx SpecContext) {
-	w, g := newWorld(ctx), newGateway()
+	g := newGateway()
 	i := w.watch(func(o *options) {
 		o.cluster, o.pace.Stall = &rest.Config{Host: g.URL, QPS: -1}, 2*time.Second
 	}).awaitReady()
 	gone := w.satisfied(ctx, "gone", "example.com")
 	g.silence()
 	w.delete(ctx, "gone")
-	w.create(ctx, "cm", "k=example.com")
+	w.wanted(ctx, "cm", "example.com")
 	Eventually(w.retracted(ctx, gone)).Should(BeTrue())
-	Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-	Expect(i.log).To(gbytes.Say("is silent"))
+	Expect(i.Log).To(gbytes.Say("is silent"))
 })
 
 var _ = It("A watcher lists objects without a stream if the bookmark at its end is missing", func(ctx SpecContext) {
-	w, g := newWorld(ctx), newGateway()
+	g := newGateway()
 	g.unmarked.Store(true)
 	w.create(ctx, "cm", "k=example.com")
 	i := w.watch(func(o *options) {
@@ -45,7 +46,7 @@ var _ = It("A watcher lists objects without a stream if the bookmark at its end 
 		return w.url(ctx, w.key("cm", "k"))()
 	}).ShouldNot(BeEmpty())
 	i.awaitReady()
-	Expect(i.log).To(gbytes.Say("as a stream does not end"))
+	Expect(i.Log).To(gbytes.Say("as a stream does not end"))
 })
 
 // gateway is a proxy of the API server that can silence responses.
@@ -62,9 +63,9 @@ func (g *gateway) silence() { g.mute.Swap(&atomic.Bool{}).Store(true) }
 
 func newGateway() *gateway {
 	GinkgoHelper()
-	target := must(url.Parse(cluster.Host))
+	target := suitetest.Must(url.Parse(cluster.Host))
 	own, _ := dialed(cluster)
-	transport := must(rest.TransportFor(own))
+	transport := suitetest.Must(rest.TransportFor(own))
 	g := &gateway{}
 	g.mute.Store(&atomic.Bool{})
 	g.Server = httptest.NewServer(&httputil.ReverseProxy{

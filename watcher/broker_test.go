@@ -13,33 +13,27 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A watcher", func() {
-	var w *world
-
-	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
-
 	It("publishes nothing at its start if the stream is up to date", func(ctx SpecContext) {
 		first := w.watch().awaitReady()
 		w.satisfied(ctx, "satisfied", "example.com/a")
-		w.create(ctx, "waiting", "k=example.com/b")
-		Eventually(w.url(ctx, w.key("waiting", "k"))).ShouldNot(BeEmpty())
-		first.stop()
-		before := w.sequence(ctx, pipeline.Requests)()
+		w.wanted(ctx, "waiting", "example.com/b")
+		first.Stop()
+		before := w.sequence()
 		second := w.watch().awaitReady()
-		Eventually(second.log).Should(gbytes.Say("publishing wants"))
-		Consistently(w.sequence(ctx, pipeline.Requests)).Should(Equal(before))
+		Eventually(second.Log).Should(gbytes.Say("publishing wants"))
+		Consistently(w.sequence).Should(Equal(before))
 	})
 
 	// lost empties the stream and expects the watcher to refill it.
 	lost := func(ctx context.Context, empty func()) {
 		GinkgoHelper()
 		settled := w.satisfied(ctx, "settled", "example.com/a")
-		waiting := w.key("waiting", "k")
-		w.create(ctx, "waiting", "k=example.com/b")
-		Eventually(w.url(ctx, waiting)).ShouldNot(BeEmpty())
+		waiting := w.wanted(ctx, "waiting", "example.com/b")
 		empty()
 		Eventually(w.url(ctx, settled)).Should(Equal("https://example.com/a"))
 		Eventually(w.url(ctx, waiting)).Should(Equal("https://example.com/b"))
@@ -69,11 +63,11 @@ var _ = Describe("A watcher", func() {
 	It("refills a purged stream long before the next comparison", func(ctx SpecContext) {
 		i := w.watch(func(o *options) { o.pace.Check = time.Hour }).awaitReady()
 		lost(ctx, func() {
-			stream := must(w.js.Stream(ctx, pipeline.Requests))
+			stream := suitetest.Must(w.js.Stream(ctx, pipeline.Requests))
 			Expect(stream.Purge(ctx)).To(Succeed())
 		})
-		Expect(i.log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
-		Eventually(i.value(own + "purges_total")).Should(BeEquivalentTo(1))
+		Expect(i.Log).To(gbytes.Say("the stream of requests was changed by another client: it was purged"))
+		Eventually(i.Value(own + "purges_total")).Should(BeEquivalentTo(1))
 	})
 
 	It("publishes the backlog after an outage of the broker, and logs little during it", func(ctx SpecContext) {
@@ -85,13 +79,13 @@ var _ = Describe("A watcher", func() {
 			w.create(ctx, fmt.Sprintf("cm-%d", n), fmt.Sprintf("k=example.com/%d", n))
 		}
 		Eventually(i.ready).Should(ContainSubstring("[-]nats not ready"))
-		Consistently(func() int { return bytes.Count(i.log.Contents(), []byte("\n")) }).Should(BeNumerically("<", 10))
+		Consistently(func() int { return bytes.Count(i.Log.Contents(), []byte("\n")) }).Should(BeNumerically("<", 10))
 		Expect(w.nats.Start()).To(Succeed())
 		for n := range 50 {
 			Eventually(w.url(ctx, w.key(fmt.Sprintf("cm-%d", n), "k"))).Should(Equal(fmt.Sprintf("https://example.com/%d", n)))
 		}
 		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
-		Expect(bytes.Count(i.log.Contents(), []byte("\n"))).To(BeNumerically("<", 15))
+		Expect(bytes.Count(i.Log.Contents(), []byte("\n"))).To(BeNumerically("<", 15))
 		i.awaitReady()
 	})
 
@@ -100,7 +94,7 @@ var _ = Describe("A watcher", func() {
 		name := func(n int) string { return fmt.Sprintf("cm-%d", n) }
 		w.createAll(ctx, count, name, "k=example.com")
 		i := w.watch(func(o *options) { o.dial = nats.InProcessServer(&breaking{server: w.nats, at: at}) })
-		Eventually(i.log).Should(gbytes.Say("no connection to NATS"))
+		Eventually(i.Log).Should(gbytes.Say("no connection to NATS"))
 		for n := range count {
 			// less than the timeout of a request
 			Eventually(w.url(ctx, w.key(name(n), "k"))).WithTimeout(8 * time.Second).ShouldNot(BeEmpty())
@@ -111,13 +105,13 @@ var _ = Describe("A watcher", func() {
 	)
 
 	It("retracts malformed messages of its own namespaces only", func(ctx SpecContext) {
-		w.watch().awaitReady().stop()
+		w.watch().awaitReady().Stop()
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"),
 			pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
 		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
-			must(w.js.Publish(ctx, key.Want(), []byte("garbage")))
+			suitetest.Must(w.js.Publish(ctx, key.Want(), []byte("garbage")))
 		}
-		must(w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage")))
+		suitetest.Must(w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage")))
 		w.create(ctx, "cm", "k=example.com")
 		w.watch().awaitReady()
 		Eventually(w.url(ctx, wanted)).Should(Equal("https://example.com"))

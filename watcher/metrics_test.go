@@ -2,21 +2,16 @@ package watcher_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/rest"
@@ -40,46 +35,12 @@ type options struct {
 }
 
 // instance is a running watcher.
-type instance struct {
-	log     *gbytes.Buffer
-	metrics *prometheus.Registry
-	health  *process.Health
-	cancel  context.CancelFunc
-	ended   chan error
-}
-
-func (i *instance) run(ctx context.Context, o options) error {
-	log := zerolog.New(io.MultiWriter(i.log, GinkgoWriter)).Level(zerolog.InfoLevel).With().Timestamp().Logger()
-	broker := process.NATSOptions{URL: "nats://in.process", Dial: o.dial}
-	conn, err := broker.Connect(ctx, "watcher", log, i.health.Part("nats"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	rt := &process.Runtime{Log: log, Health: i.health, Metrics: i.metrics, NATS: conn, JetStream: js}
-	return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
-}
-
-// stop ends the watcher like SIGTERM. It may be called again.
-func (i *instance) stop() {
-	GinkgoHelper()
-	i.cancel()
-	var err error
-	Eventually(i.ended).Should(Receive(&err))
-	i.ended <- err
-	if !errors.Is(err, context.Canceled) {
-		Expect(err).NotTo(HaveOccurred())
-	}
-}
+type instance struct{ *suitetest.Service }
 
 // ready returns the response of /readyz?verbose.
 func (i *instance) ready() string {
 	answer := httptest.NewRecorder()
-	i.health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
+	i.Health.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz?verbose", nil))
 	return answer.Body.String()
 }
 
@@ -89,11 +50,6 @@ func (i *instance) awaitReady() *instance {
 	Eventually(i.ready).Should(And(
 		ContainSubstring("[+]configmaps ok"), ContainSubstring("[+]streams ok"), HaveSuffix("\nok")))
 	return i
-}
-
-// value returns the sum of the series with a prefix.
-func (i *instance) value(series string) func() (float64, error) {
-	return func() (float64, error) { return suitetest.MetricValue(i.metrics, series) }
 }
 
 // watch runs a watcher until the spec ends.
@@ -111,23 +67,15 @@ func (w *world) watch(change ...func(*options)) *instance {
 	for _, c := range change {
 		c(&o)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	i := &instance{
-		log: gbytes.NewBuffer(), metrics: prometheus.NewRegistry(), health: process.NewHealth(),
-		cancel: cancel, ended: make(chan error, 1),
-	}
-	go func() {
-		defer GinkgoRecover()
-		i.ended <- i.run(ctx, o)
-	}()
-	DeferCleanup(i.stop)
-	return i
+	return &instance{suitetest.Serve("watcher", o.dial, func(ctx context.Context, rt *process.Runtime) error {
+		return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
+	})}
 }
 
 // move is an action that increases series.
 type move struct {
 	what   string
-	do     func(context.Context, *world)
+	do     func(context.Context)
 	series []string
 }
 
@@ -135,21 +83,19 @@ const own = "curlmethat_watcher_"
 
 // moves returns actions that change all metrics.
 func moves() []move {
-	create := func(ctx context.Context, w *world) { w.create(ctx, "cm", "k=example.com") }
-	edit := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+	create := func(ctx context.Context) { w.create(ctx, "cm", "k=example.com") }
+	edit := func(ctx context.Context) {
+		w.wanted(ctx, "cm", "example.com")
 		w.ask(ctx, "cm", "k=example.com/other")
 	}
-	remove := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
+	remove := func(ctx context.Context) {
+		w.wanted(ctx, "cm", "example.com")
 		w.delete(ctx, "cm")
 	}
-	hold := func(ctx context.Context, w *world) { w.satisfied(ctx, "cm", "example.com") }
-	reports := func(e status.Entry) func(context.Context, *world) {
-		return func(ctx context.Context, w *world) {
-			create(ctx, w)
+	hold := func(ctx context.Context) { w.satisfied(ctx, "cm", "example.com") }
+	reports := func(e status.Entry) func(context.Context) {
+		return func(ctx context.Context) {
+			create(ctx)
 			e.ErrorURL = "https://example.com"
 			w.annotate(ctx, "cm", object{
 				annotation.StatusKey:                  status.Status{Keys: map[string]status.Entry{"k": e}}.String(),
@@ -157,15 +103,15 @@ func moves() []move {
 			})
 		}
 	}
-	contest := func(ctx context.Context, w *world) {
-		hold(ctx, w)
+	contest := func(ctx context.Context) {
+		hold(ctx)
 		w.patch(ctx, somebody, "cm", object{"data": object{"k": "another value"}})
 	}
-	drop := func(ctx context.Context, w *world) {
-		hold(ctx, w)
+	drop := func(ctx context.Context) {
+		hold(ctx)
 		w.ask(ctx, "cm", "other=example.com")
 	}
-	dropMany := func(ctx context.Context, w *world) {
+	dropMany := func(ctx context.Context) {
 		w.create(ctx, "cm", "k=example.com")
 		data, held := object{}, status.Status{Keys: map[string]status.Entry{}}
 		for n := range 60 {
@@ -176,29 +122,28 @@ func moves() []move {
 			"data": data, "metadata": object{"annotations": object{annotation.StatusKey: held.String()}},
 		})
 	}
-	bad := func(ctx context.Context, w *world) { w.create(ctx, "cm", "not correct") }
-	suspend := func(ctx context.Context, w *world) {
-		create(ctx, w)
+	bad := func(ctx context.Context) { w.create(ctx, "cm", "not correct") }
+	suspend := func(ctx context.Context) {
+		create(ctx)
 		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.SuspendName: "true"})
 	}
-	drift := func(ctx context.Context, w *world) {
-		hold(ctx, w)
+	drift := func(ctx context.Context) {
+		hold(ctx)
 		w.patch(ctx, somebody, "cm", object{"data": nil})
 	}
-	force := func(ctx context.Context, w *world) {
-		hold(ctx, w)
+	force := func(ctx context.Context) {
+		hold(ctx)
 		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
 	}
-	restart := func(_ context.Context, w *world) { Expect(w.nats.Restart()).To(Succeed()) }
-	purge := func(ctx context.Context, w *world) {
-		create(ctx, w)
-		Eventually(w.url(ctx, w.key("cm", "k"))).ShouldNot(BeEmpty())
-		stream := must(w.js.Stream(ctx, pipeline.Requests))
+	restart := func(context.Context) { Expect(w.nats.Restart()).To(Succeed()) }
+	purge := func(ctx context.Context) {
+		w.wanted(ctx, "cm", "example.com")
+		stream := suitetest.Must(w.js.Stream(ctx, pipeline.Requests))
 		Expect(stream.Purge(ctx)).To(Succeed())
 	}
-	trespass := func(ctx context.Context, w *world) {
+	trespass := func(ctx context.Context) {
 		want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
-		must(w.pipeline.PublishWant(ctx, want, 0))
+		suitetest.Must(w.pipeline.PublishWant(ctx, want, 0))
 		Expect(w.nats.Restart()).To(Succeed())
 	}
 	return []move{
@@ -246,15 +191,13 @@ func moves() []move {
 }
 
 // overtake publishes a want that the watcher does not know.
-func overtake(ctx context.Context, w *world) {
-	key := w.key("cm", "k")
-	w.create(ctx, "cm", "k=example.com")
-	Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
+func overtake(ctx context.Context) {
+	key := w.wanted(ctx, "cm", "example.com")
 	want, last, err := w.pipeline.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
 	other := proto.CloneOf(want)
 	other.Url = "https://example.com/other"
-	must(w.pipeline.PublishWant(ctx, other, last))
+	suitetest.Must(w.pipeline.PublishWant(ctx, other, last))
 	w.ask(ctx, "cm", "k=example.com/third")
 }
 
@@ -272,22 +215,20 @@ func elected() []string { return []string{own + "leader", "leader_election_maste
 var _ = Describe("The metrics of a watcher", func() {
 	for _, m := range moves() {
 		It("change with "+m.what, func(ctx SpecContext) {
-			w := newWorld(ctx)
 			i := w.watch().awaitReady()
-			Eventually(i.value(own + "sessions_total")).Should(BeEquivalentTo(1))
+			Eventually(i.Value(own + "sessions_total")).Should(BeEquivalentTo(1))
 			before := map[string]float64{}
 			for _, series := range m.series {
-				before[series] = must(i.value(series)())
+				before[series] = suitetest.Must(i.Value(series)())
 			}
-			m.do(ctx, w)
+			m.do(ctx)
 			for _, series := range m.series {
-				Eventually(i.value(series)).Should(BeNumerically(">", before[series]), series)
+				Eventually(i.Value(series)).Should(BeNumerically(">", before[series]), series)
 			}
 		})
 	}
 
 	It("show blocked work until it is done", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		held, release := context.WithCancel(context.Background())
 		DeferCleanup(release)
 		i := w.watch(func(o *options) {
@@ -296,19 +237,18 @@ var _ = Describe("The metrics of a watcher", func() {
 			o.cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &slow{next: next, until: held.Done()} })
 		}).awaitReady()
 		w.create(ctx, "bad", "not correct")
-		Eventually(i.value(`workqueue_longest_running_processor_seconds{name="watcher"}`)).Should(BeNumerically(">", 0))
+		Eventually(i.Value(`workqueue_longest_running_processor_seconds{name="watcher"}`)).Should(BeNumerically(">", 0))
 		w.create(ctx, "cm", "k=example.com")
 		for _, series := range blocked() {
-			Eventually(i.value(series)).Should(BeNumerically(">", 0), series)
+			Eventually(i.Value(series)).Should(BeNumerically(">", 0), series)
 		}
 		release()
 		for _, series := range blocked() {
-			Eventually(i.value(series)).Should(BeZero(), series)
+			Eventually(i.Value(series)).Should(BeZero(), series)
 		}
 	})
 
 	It("show the leader, and only the leader exports metrics of the pipeline", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		elect := func(o *options) {
 			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond
 			// The standby does not wait until the Lease expires.
@@ -316,25 +256,25 @@ var _ = Describe("The metrics of a watcher", func() {
 		}
 		leader := w.watch(elect).awaitReady()
 		for _, series := range elected() {
-			Eventually(leader.value(series)).Should(BeEquivalentTo(1), series)
+			Eventually(leader.Value(series)).Should(BeEquivalentTo(1), series)
 		}
 		standby := w.watch(elect).awaitReady()
 		w.create(ctx, "cm", "k=example.com")
-		Eventually(leader.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		Eventually(leader.Value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
 		for _, series := range elected() {
-			Expect(standby.value(series)()).To(BeZero(), series)
+			Expect(standby.Value(series)()).To(BeZero(), series)
 		}
-		Expect(suitetest.Metrics(standby.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
-		leader.stop()
-		Eventually(standby.value(own + "leader")).Should(BeEquivalentTo(1))
-		Eventually(standby.value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
-		Expect(suitetest.Metrics(leader.metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		Expect(suitetest.Metrics(standby.Metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
+		leader.Stop()
+		Eventually(standby.Value(own + "leader")).Should(BeEquivalentTo(1))
+		Eventually(standby.Value(`curlmethat_pipeline_backlog_messages{consumer="fetcher"}`)).Should(BeEquivalentTo(1))
+		Expect(suitetest.Metrics(leader.Metrics)).NotTo(HaveKey(HavePrefix("curlmethat_pipeline_")))
 	})
 
-	It("show the duration of an audit, and the silence of the watch", func(ctx SpecContext) {
-		i := newWorld(ctx).watch(audited).awaitReady()
-		Eventually(i.value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
-		Eventually(i.value(own + "watch_silence_seconds")).Should(BeNumerically(">", 0.3))
+	It("show the duration of an audit, and the silence of the watch", func() {
+		i := w.watch(audited).awaitReady()
+		Eventually(i.Value(own + "audit_duration_seconds")).Should(BeNumerically(">", 0))
+		Eventually(i.Value(own + "watch_silence_seconds")).Should(BeNumerically(">", 0.3))
 	})
 
 	It("all have a spec", func() {
@@ -350,14 +290,14 @@ var _ = Describe("The metrics of a watcher", func() {
 	})
 
 	It("follow the conventions and their definitions", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		i := w.watch(func(o *options) { o.config.Election.Enabled = true }).awaitReady()
 		w.satisfied(ctx, "cm", "example.com")
 		w.create(ctx, "bad", "not correct")
-		Eventually(i.value(own + "events_emitted_total")).Should(BeEquivalentTo(1))
-		Eventually(i.value("curlmethat_pipeline_up")).Should(BeEquivalentTo(1))
+		Eventually(i.Value(own + "events_emitted_total")).Should(BeEquivalentTo(1))
+		Eventually(i.Value("curlmethat_pipeline_up")).Should(BeEquivalentTo(1))
 		definitions, pipeline := watcher.Metrics()
-		Expect(suitetest.MetricProblems(i.metrics, append(definitions, pipeline...))).To(BeEmpty())
+		definitions = slices.Concat(process.Metrics("watcher"), definitions, pipeline)
+		Expect(suitetest.MetricProblems(i.Metrics, definitions)).To(BeEmpty())
 	})
 })
 

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/quota"
 )
 
@@ -31,7 +31,7 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 	var here, there *world
 
 	BeforeEach(func(ctx SpecContext) {
-		here = newWorld(ctx)
+		here = w
 		there = here.elsewhere(ctx)
 	})
 
@@ -51,28 +51,28 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 		before := here.watch(elected("ours"), watching(here, there))
 		here.satisfied(ctx, "cm", "example.com")
 		there.satisfied(ctx, "cm", "example.com")
-		before.stop()
-		sequence := here.sequence(ctx, pipeline.Requests)()
+		before.Stop()
+		sequence := here.sequence()
 		after := here.watch(elected("ours"), watching(here))
 		Eventually(here.retracted(ctx, there.key("cm", "k"))).Should(BeTrue())
-		Consistently(here.sequence(ctx, pipeline.Requests)).Should(Equal(sequence + 1))
+		Consistently(here.sequence).Should(Equal(sequence + 1))
 		Expect(here.url(ctx, here.key("cm", "k"))()).NotTo(BeEmpty())
-		Expect(here.results(ctx)).To(BeEmpty())
-		Expect(after.value(own + "out_of_scope_wants")()).To(BeZero())
+		Expect(here.results()).To(BeEmpty())
+		Expect(after.Value(own + "out_of_scope_wants")()).To(BeZero())
 	})
 
 	DescribeTable("ignores wants that another watcher may have published, and counts and logs them once: from",
 		func(ctx SpecContext, publisher, reader string) {
 			before := here.watch(elected(publisher), watching(there))
 			there.satisfied(ctx, "cm", "example.com")
-			before.stop()
+			before.Stop()
 			after := here.watch(elected(reader), watching(here))
-			Eventually(after.value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
-			Eventually(after.log).Should(gbytes.Say("ignoring wants of other installations"))
+			Eventually(after.Value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
+			Eventually(after.Log).Should(gbytes.Say("ignoring wants of other installations"))
 			Expect(here.nats.Restart()).To(Succeed())
-			Eventually(after.value(own + "sessions_total")).Should(BeEquivalentTo(2))
+			Eventually(after.Value(own + "sessions_total")).Should(BeEquivalentTo(2))
 			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
-			Expect(after.log).NotTo(gbytes.Say("ignoring wants of other installations"))
+			Expect(after.Log).NotTo(gbytes.Say("ignoring wants of other installations"))
 		},
 		Entry("another installation", "theirs", "ours"),
 		Entry("a watcher without an election", "", "ours"),
@@ -82,24 +82,15 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 
 var _ = Describe("A forbidden namespace", func() {
 	It("does not delay others after a restart, and keeps its wants until it can be read", func(ctx SpecContext) {
-		w, closed := newWorld(ctx), newWorld(ctx)
-		closed.nats, closed.js, closed.pipeline = w.nats, w.js, w.pipeline
+		closed := w.elsewhere(ctx)
 		both := func(o *options) { o.config.Namespaces = []string{w.namespace, closed.namespace} }
 		first := w.watch(both).awaitReady()
-		kept, gone := closed.key("kept", "k"), closed.key("gone", "k")
-		for _, key := range []pipeline.Key{kept, gone} {
-			closed.create(ctx, key.Name, "k=example.com")
-			Eventually(w.url(ctx, key)).ShouldNot(BeEmpty())
-		}
-		first.stop()
+		kept, gone := closed.wanted(ctx, "kept", "example.com"), closed.wanted(ctx, "gone", "example.com")
+		first.Stop()
 		closed.delete(ctx, "gone")
 
 		const user = "a watcher that may read one of two namespaces"
-		read := rbacv1.PolicyRule{
-			Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"},
-			APIGroups: []string{""},
-		}
-		w.grant(ctx, user, "read", read)
+		w.permit(ctx, user)
 		w.watch(both, audited, func(o *options) {
 			o.cluster = rest.CopyConfig(cluster)
 			o.cluster.Impersonate.UserName = user
@@ -108,30 +99,27 @@ var _ = Describe("A forbidden namespace", func() {
 		Eventually(w.url(ctx, w.key("open", "k"))).Should(Equal("https://example.com/open"))
 		Consistently(w.retracted(ctx, gone)).Should(BeFalse())
 
-		closed.grant(ctx, user, "read", read)
+		closed.permit(ctx, user)
 		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
 		Expect(w.url(ctx, kept)()).To(Equal("https://example.com"))
 	})
 })
 
-// grant grants a user a permission in the namespace.
-func (w *world) grant(ctx context.Context, user, name string, rule rbacv1.PolicyRule) {
+// permit permits a user to read the ConfigMaps of the namespace.
+func (w *world) permit(ctx context.Context, user string) {
 	GinkgoHelper()
-	meta := metav1.ObjectMeta{Name: name, Namespace: w.namespace}
-	_, err := kube.RbacV1().Roles(w.namespace).Create(ctx,
-		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	_, err = kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta,
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-	}, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	meta := metav1.ObjectMeta{Name: "reader"}
+	suitetest.Must(kube.RbacV1().Roles(w.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}},
+	}}, metav1.CreateOptions{}))
+	suitetest.Must(kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+	}, metav1.CreateOptions{}))
 }
 
 var _ = Describe("A namespace that exceeds its limits", func() {
 	It("gets some of its keys, and others once there is room", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		for n := range 3 {
 			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
 		}
@@ -145,10 +133,10 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		}
 		i := w.watch(func(o *options) { o.config.Quota = quota.Limits{Keys: 2} }).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
-		Eventually(func() int { return len(w.reports(ctx)) }).Should(Equal(1))
-		Expect(proto.Equal(w.reports(ctx)[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
-		Expect(i.value(own + "invalid_objects")()).To(BeEquivalentTo(1))
-		Expect(i.value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
+		Eventually(func() int { return len(w.reports()) }).Should(Equal(1))
+		Expect(proto.Equal(w.reports()[0].GetReconcile(), &v1.Reconcile{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
+		Expect(i.Value(own + "invalid_objects")()).To(BeEquivalentTo(1))
+		Expect(i.Value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
 		gone := wanted()[0]
 		w.delete(ctx, gone)
 		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(gone))))

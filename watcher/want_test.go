@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -18,7 +17,6 @@ import (
 
 var _ = Describe("A want", func() {
 	It("is signed, and has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
 		Eventually(time.Now).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
@@ -28,8 +26,7 @@ var _ = Describe("A want", func() {
 		Expect(asked("listed").GetAskedAt().AsTime()).To(BeTemporally("==", recorded))
 
 		began := time.Now()
-		w.create(ctx, "live", "k=example.com")
-		Eventually(w.want(ctx, w.key("live", "k"))).ShouldNot(BeNil())
+		w.wanted(ctx, "live", "example.com")
 		Expect(w.trusted.Verify(asked("live"))).To(Succeed(), "it is signed")
 		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
@@ -43,12 +40,11 @@ func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.Refre
 
 var _ = Describe("A key with an hourly refresh", func() {
 	It("is not requested again if the machine's clock is 10 min ahead", func(ctx SpecContext) {
-		w := newWorld(ctx)
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", hourly)
 		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
 		w.answer(ctx, key, "body")
-		Eventually(i.value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
+		Eventually(i.Value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
 		want, sequence, err := w.pipeline.LastWant(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(w.pipeline.SetTimer(ctx, &v1.Due{
@@ -65,23 +61,28 @@ var _ = Describe("A backlog of wants", func() {
 	It("is limited until fetchers receive wants, and does not delay other namespaces",
 		func(ctx SpecContext) {
 			const most, workers = 512, 8
-			w := newWorld(ctx)
-			other := *w
-			other.namespace = kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil)
+			other := w.elsewhere(ctx)
 			pairs := ""
 			for n := range 64 {
 				pairs += fmt.Sprintf(" k%d=example.com", n)
 			}
 			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
 			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
-			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", most))
-			Consistently(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically("<", most+workers))
-			other.create(ctx, "cm", "k=example.com")
-			Eventually(other.url(ctx, other.key("cm", "k"))).ShouldNot(BeEmpty())
+			Eventually(w.sequence).Should(BeNumerically(">=", most))
+			Consistently(w.sequence).Should(BeNumerically("<", most+workers))
+			other.wanted(ctx, "cm", "example.com")
 			w.receive(ctx)
-			Eventually(w.sequence(ctx, pipeline.Requests)).Should(BeNumerically(">=", 16*64+1))
+			Eventually(w.sequence).Should(BeNumerically(">=", 16*64+1))
 		})
 })
+
+// wanted creates a ConfigMap with the key k, and waits for its want.
+func (w *world) wanted(ctx context.Context, name, url string) pipeline.Key {
+	GinkgoHelper()
+	w.create(ctx, name, "k="+url)
+	Eventually(w.url(ctx, w.key(name, "k"))).ShouldNot(BeEmpty())
+	return w.key(name, "k")
+}
 
 // answer waits for the want of a key and acts like the writer: one patch with value and status.
 func (w *world) answer(ctx context.Context, key pipeline.Key, body string) {

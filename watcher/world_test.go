@@ -3,7 +3,6 @@ package watcher_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -14,10 +13,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
@@ -36,7 +35,7 @@ func (w *world) fetch(ctx context.Context) {
 	var last uint64
 	Expect(w.pipeline.LoadWants(ctx,
 		func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
-	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	consumer := suitetest.Must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 	Eventually(func(g Gomega) {
 		batch, err := consumer.FetchNoWait(100)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -73,49 +72,32 @@ func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
 	}
 }
 
-// sequence returns the last sequence of a stream.
-func (w *world) sequence(ctx context.Context, stream string) func() uint64 {
-	return func() uint64 {
-		s, err := w.js.Stream(ctx, stream)
-		if err != nil {
-			return 0
-		}
-		return s.CachedInfo().State.LastSeq
-	}
-}
+// sequence returns the last sequence of the stream of requests.
+func (w *world) sequence() uint64 { return natstest.State(GinkgoTB(), w.js, pipeline.Requests).LastSeq }
 
 // receive acknowledges all messages from now on, like fetchers.
 func (w *world) receive(ctx context.Context) {
 	GinkgoHelper()
-	consumer := must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	consuming := must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
+	consumer := suitetest.Must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	consuming := suitetest.Must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
 	DeferCleanup(consuming.Stop)
 }
 
 // results returns the pending results.
-func (w *world) results(ctx context.Context) []*v1.Result {
+func (w *world) results() (results []*v1.Result) {
 	GinkgoHelper()
-	stream := must(w.js.Stream(ctx, pipeline.Results))
-	results := []*v1.Result{}
-	state := stream.CachedInfo().State
-	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
-		m, err := stream.GetMsg(ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		Expect(err).NotTo(HaveOccurred())
+	for _, m := range natstest.Messages(GinkgoTB(), w.js, pipeline.Results) {
 		_, key, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		result := must(pipeline.DecodeResult(key, m.Data))
-		results = append(results, result)
+		results = append(results, suitetest.Must(pipeline.DecodeResult(key, m.Data)))
 	}
 	return results
 }
 
 // reports returns the pending reconcile requests.
-func (w *world) reports(ctx context.Context) []*v1.Result {
+func (w *world) reports() []*v1.Result {
 	GinkgoHelper()
-	return slices.DeleteFunc(w.results(ctx), func(r *v1.Result) bool { return r.GetReconcile() == nil })
+	return slices.DeleteFunc(w.results(), func(r *v1.Result) bool { return r.GetReconcile() == nil })
 }
 
 func TestWatcher(t *testing.T) {
@@ -131,13 +113,6 @@ var _ = BeforeSuite(func() {
 	cluster, kube = dialed(kubetest.Config(GinkgoTB()))
 })
 
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
-
 // kube is an admin client.
 var kube *kubernetes.Clientset
 
@@ -147,10 +122,15 @@ func dialed(config *rest.Config) (*rest.Config, *kubernetes.Clientset) {
 	dialer := connrotation.NewDialer((&net.Dialer{}).DialContext)
 	own := rest.CopyConfig(config)
 	own.Dial = dialer.DialContext
-	client := must(kubernetes.NewForConfig(own))
+	client := suitetest.Must(kubernetes.NewForConfig(own))
 	DeferCleanup(dialer.CloseAll)
 	return own, client
 }
+
+// w is the world of the current spec.
+var w *world
+
+var _ = BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
 
 // world has a namespace and a broker for one spec.
 type world struct {
@@ -169,7 +149,7 @@ func newWorld(ctx context.Context) *world {
 	js := natstest.Connect(GinkgoTB(), server)
 	signingKey, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 	Expect(err).NotTo(HaveOccurred())
-	trusted := must(signature.LoadVerifier(keys))
+	trusted := suitetest.Must(signature.LoadVerifier(keys))
 	return &world{
 		namespace: kubetest.Namespace(ctx, GinkgoTB(), kube, "watcher-", nil), nats: server, js: js,
 		pipeline: pipeline.NewClient(js), signingKey: signingKey, trusted: trusted,
@@ -179,6 +159,8 @@ func newWorld(ctx context.Context) *world {
 func (w *world) key(name, key string) pipeline.Key {
 	return pipeline.Key{Namespace: w.namespace, Name: name, Key: key}
 }
+
+func (w *world) maps() corev1client.ConfigMapInterface { return kube.CoreV1().ConfigMaps(w.namespace) }
 
 // somebody is a field manager other than the writer.
 const somebody = "somebody"
@@ -193,8 +175,7 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 	for _, change := range more {
 		change(cm)
 	}
-	cm = must(kube.CoreV1().ConfigMaps(w.namespace).Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody}))
-	return cm
+	return suitetest.Must(w.maps().Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody}))
 }
 
 // createAll creates ConfigMaps concurrently.
@@ -217,8 +198,8 @@ type object = map[string]any
 // patch applies a merge patch as a field manager.
 func (w *world) patch(ctx context.Context, manager, name string, change object) {
 	GinkgoHelper()
-	must(kube.CoreV1().ConfigMaps(w.namespace).Patch(ctx, name, types.MergePatchType, must(json.Marshal(change)),
-		metav1.PatchOptions{FieldManager: manager}))
+	data := suitetest.Must(json.Marshal(change))
+	suitetest.Must(w.maps().Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{FieldManager: manager}))
 }
 
 // annotate sets annotations (nil removes one).
@@ -235,28 +216,16 @@ func (w *world) ask(ctx context.Context, name, value string) {
 
 func (w *world) delete(ctx context.Context, name string) {
 	GinkgoHelper()
-	Expect(kube.CoreV1().ConfigMaps(w.namespace).Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
-}
-
-// events returns the Events with a reason.
-func (w *world) events(ctx context.Context, reason string) []eventsv1.Event {
-	GinkgoHelper()
-	list := must(kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{}))
-	var found []eventsv1.Event
-	for _, e := range list.Items {
-		if e.Reason == reason {
-			found = append(found, e)
-		}
-	}
-	return found
+	Expect(w.maps().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
 
 // notes returns the texts of the Events with a reason.
-func (w *world) notes(ctx context.Context, reason string) []string {
+func (w *world) notes(ctx context.Context, reason string) (notes []string) {
 	GinkgoHelper()
-	notes := []string{}
-	for _, e := range w.events(ctx, reason) {
-		notes = append(notes, e.Note)
+	for _, e := range suitetest.Must(kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{})).Items {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
 	}
 	return notes
 }
