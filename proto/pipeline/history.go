@@ -141,7 +141,7 @@ func (b *Bodies) Paused() bool { return time.Now().UnixNano() < b.pausedUntil.Lo
 
 // Find returns a body like Client.Body, unless the bodies rest.
 func (b *Bodies) Find(ctx context.Context, namespace, digest string) (body []byte, found bool) {
-	found = b.try(func() (err error) {
+	found = b.try(ctx, func(ctx context.Context) (err error) {
 		body, err = b.client.Body(ctx, namespace, digest)
 		return err
 	})
@@ -150,16 +150,22 @@ func (b *Bodies) Find(ctx context.Context, namespace, digest string) (body []byt
 
 // Has reports whether Find would find a body, without reading it.
 func (b *Bodies) Has(ctx context.Context, namespace, digest string) bool {
-	return b.try(func() error { return b.client.hasBody(ctx, namespace, digest) })
+	return b.try(ctx, func(ctx context.Context) error { return b.client.hasBody(ctx, namespace, digest) })
 }
 
-// try reports whether read finds a body, unless the bodies rest.
-func (b *Bodies) try(read func() error) (found bool) {
+// lookupTimeout is the maximum time to look for one body.
+const lookupTimeout = time.Second
+
+// try reports whether read finds a body, unless the bodies rest. If the caller's own time is over, that says nothing
+// about the history: it may have looked for many bodies.
+func (b *Bodies) try(ctx context.Context, read func(context.Context) error) (found bool) {
 	if b.Paused() {
 		return false
 	}
-	err := read()
-	if err != nil && !errors.Is(err, ErrNoBody) {
+	limited, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	err := read(limited)
+	if err != nil && !errors.Is(err, ErrNoBody) && ctx.Err() == nil {
 		b.Pause()
 		b.report(err)
 	}

@@ -67,6 +67,28 @@ var _ = Describe("The history", func() {
 		Expect(bodies.Has(ctx, "elsewhere", pipeline.Digest("body 0"))).To(BeFalse())
 	})
 
+	It("rests after an error, and not because the caller has no more time", func(ctx SpecContext) {
+		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{HistoryBytes: 16 << 20})
+		client := pipeline.NewClient(js)
+		keep(ctx, archive(client), key, "body", 0)
+		digest := pipeline.Digest("body")
+		Eventually(func() error { _, err := client.Body(ctx, key.Namespace, digest); return err }).Should(Succeed())
+		var errs []error
+		bodies := client.Bodies(func(err error) { errs = append(errs, err) })
+		late, cancel := context.WithCancel(ctx)
+		cancel()
+		Expect(bodies.Has(late, key.Namespace, digest)).To(BeFalse())
+		_, found := bodies.Find(late, key.Namespace, digest)
+		Expect(found).To(BeFalse())
+		Expect(errs).To(BeEmpty())
+		Expect(bodies.Has(ctx, key.Namespace, digest)).To(BeTrue())
+
+		js.Conn().Close()
+		Expect(bodies.Has(ctx, key.Namespace, digest)).To(BeFalse())
+		Expect(bodies.Paused()).To(BeTrue())
+		Expect(errs).To(HaveLen(1))
+	})
+
 	It("takes no more than its bytes, and drops the oldest bodies first", func(ctx SpecContext) {
 		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{HistoryBytes: 16 << 20})
 		client := pipeline.NewClient(js)

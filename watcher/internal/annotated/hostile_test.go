@@ -47,7 +47,8 @@ func TestAHostileObjectTakesLittleMemory(t *testing.T) {
 	}
 	keys := repeat(128, "k%d=e.example.com ")
 	failing := `{"url":"https://e.example.com/` + x(200) + `","sha256":"` + strings.Repeat("0", 64) +
-		`","error":"Timeout","errorUrl":"` + x(100) + `","message":"` + x(300) + `","checkedOwner":"` + x(20) + `","uidMark":"y"}`
+		`","error":"Timeout","errorUrl":"` + x(100) + `","message":"` + x(300) + `","checkedOwner":"` + x(20) +
+		`","uidMark":"y"}`
 	fields := `{"f:data":{` + strings.TrimSuffix(repeat(2000, `"f:`+x(90)+`%d":{},`), ",") + `,"f:k1":{}}}`
 	for name, m := range map[string]metav1.ObjectMeta{
 		"1,000 annotations with a typo": {Annotations: many(1000, prefix+"curl-me-%d")},

@@ -134,27 +134,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	return pace.Soonest(again, later), errors.Join(err, unwritten)
 }
 
-// lookup is the maximum time to look for the pinned bodies of an object in the history.
-const lookup = time.Second
+// lookupTimeout is the maximum time to look for the pinned bodies of an object in the history.
+const lookupTimeout = 2 * time.Second
 
 // leavePinsToWriter asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their
 // wants only set the refresh timer. If the body is gone or forged when the writer looks, the audit finds the key. A
 // fetcher still gets keys that hold the body, because their URL changed or fails, and keys with a copied status, which
-// the writer does not trust.
+// the writer does not trust. Only the first keys are looked for, because each takes a request.
 func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object, p *plan.Plan) {
-	ctx, cancel := context.WithTimeout(ctx, lookup)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	pins := 0
+	lookups := 0
 	for _, w := range p.Publish {
 		shown, asked := o.Shown(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
 		held := shown.Holds(w.GetSha256()) && !shown.Entry.Mismatched()
 		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || shown.Entry.Copied(o.UID) ||
-			pins == pipeline.MaxPinsFilled {
+			lookups == pipeline.MaxPinsFilled {
 			continue
 		}
+		lookups++
 		if r.bodies.Has(ctx, w.GetNamespace(), w.GetSha256()) {
 			w.Cached, p.AskWriter = &v1.Cached{Sha256: w.GetSha256()}, true
-			pins++
 		}
 	}
 }

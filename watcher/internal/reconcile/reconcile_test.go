@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,31 @@ func TestTheHistoryIsReadOnlyForAPlanThatIsCarriedOut(t *testing.T) {
 	b.Eventually(looks.Load).Should(BeEquivalentTo(2))
 	b.Expect(looks.Load()).To(BeEquivalentTo(2), "of the plan that was carried out: the stream and its subject")
 	b.Expect(reads.Load()).To(BeZero(), "no body")
+}
+
+// One object may pin 128 keys to digests that the history does not have, and change them ten times a second.
+func TestTheHistoryIsAskedForFewPinsOfAnObject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("body")
+	var looks atomic.Int64
+	spy := natstest.Connect(t, b.broker).Conn()
+	b.Expect(spy.Subscribe("$JS.API.STREAM.INFO."+pipeline.History, func(*nats.Msg) { looks.Add(1) })).Error().
+		NotTo(HaveOccurred())
+	b.Expect(spy.Flush()).To(Succeed())
+	var keys []string
+	b.object.Request.SHA256 = map[string]string{}
+	for n := range 2 * pipeline.MaxPinsFilled {
+		k := fmt.Sprint("k", n)
+		keys, b.object.Request.SHA256[k] = append(keys, k), pipeline.Digest(k)
+	}
+	b.request("https://example.com", keys...)
+	b.reconcile()
+	b.Expect(b.published()).To(Equal(len(keys)))
+	b.Expect(b.client.JetStream().Conn().Flush()).To(Succeed())
+	b.Expect(spy.Flush()).To(Succeed())
+	b.Eventually(looks.Load).Should(BeNumerically(">=", pipeline.MaxPinsFilled))
+	b.Expect(looks.Load()).To(BeNumerically("<=", 2*pipeline.MaxPinsFilled), "two requests for each look-up")
 }
 
 func TestAFailedPublishDelaysNoRetry(t *testing.T) {

@@ -25,8 +25,8 @@ type HistoryConfig struct {
 	Credentials bool
 }
 
-// lookup is the maximum time to read the bodies that an object needs from the history.
-const lookup = 2 * time.Second
+// lookupTimeout is the maximum time to read the bodies that an object needs from the history.
+const lookupTimeout = 2 * time.Second
 
 // history keeps versions of keys, and finds their bodies. Nothing waits for it, and its loss loses nothing else.
 type history struct {
@@ -60,13 +60,17 @@ const (
 	versionFailed     = "failed"
 	versionOverShare  = "over_share"
 	versionCredential = "credential"
+	versionPaused     = "paused"
 )
 
 // keep adds the body of an item to the history. available means that it was not written.
 func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	content, want := i.Result.GetContent(), i.Result.GetWant()
 	switch {
-	case h.found == nil, h.found.Paused():
+	case h.found == nil:
+		return
+	case h.found.Paused(): // its last response was an error
+		h.metrics.versions.WithLabelValues(versionPaused).Inc()
 		return
 	case content.GetCredential() && !h.config.Credentials:
 		h.metrics.versions.WithLabelValues(versionCredential).Inc()
@@ -93,7 +97,7 @@ func (h *history) failed(err error) {
 
 // find adds bodies of a namespace to found. One that is nil was not found.
 func (h *history) find(ctx context.Context, namespace string, digests []string, found map[string][]byte) {
-	ctx, cancel := context.WithTimeout(ctx, lookup)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	for _, digest := range digests {
 		found[digest] = nil

@@ -84,3 +84,16 @@ func TestHistoryShares(t *testing.T) {
 	key := pipeline.Key{Namespace: "quiet", Name: "cm", Key: "key"}
 	g.Expect(client.Versions(t.Context(), key)).To(HaveLen(len(quiet)))
 }
+
+func TestAVersionThatThePausedHistoryLacksIsCounted(t *testing.T) {
+	t.Parallel()
+	g, registry := NewWithT(t), prometheus.NewRegistry()
+	_, js, _ := natstest.Ensured(t, pipeline.Topology{})
+	h, err := newHistory(HistoryConfig{}, pipeline.NewClient(js), NewMetrics(metric.New(registry, "writer")),
+		process.NewSampledLog(zerolog.Nop()))
+	g.Expect(err).NotTo(HaveOccurred())
+	h.found.Pause()
+	item := plan.NewItem(&v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte("b")}}})
+	h.keep(t.Context(), item, false)
+	g.Expect(suitetest.MetricValue(registry, `curlmethat_writer_versions_total{outcome="paused"}`)).To(BeEquivalentTo(1))
+}

@@ -57,7 +57,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Patches deferred because their namespace exceeded a budget, by budget.",
 			metric.Of("budget", budget.Writes, budget.WriteBytes)),
 		versions: set.Counters("versions_total", "Bodies for the history, by outcome.",
-			metric.Of("outcome", versionKept, versionFailed, versionOverShare, versionCredential)),
+			metric.Of("outcome", versionKept, versionFailed, versionOverShare, versionCredential, versionPaused)),
 		batch: set.Histogram("batch_messages", "Messages applied together.", []float64{1, 2, 4, 8, 16, 32, 64, 128}),
 		seconds: set.Histogram("apply_duration_seconds", "Time to apply a batch, including requests to the API server.",
 			latency),
