@@ -161,8 +161,8 @@ var _ = Describe("Ensure", func() {
 			RePublish:        &jetstream.RePublish{Source: ">", Destination: "live.>"},
 			SubjectTransform: &jetstream.SubjectTransformConfig{Source: "curl.want.>", Destination: "curl.due.>"},
 			ConsumerLimits:   jetstream.StreamConsumerLimits{InactiveThreshold: time.Hour},
-			Metadata:  map[string]string{"team": "platform"},
-			Placement: &jetstream.Placement{Tags: []string{"ssd"}},
+			Metadata:         map[string]string{"team": "platform"},
+			Placement:        &jetstream.Placement{Tags: []string{"ssd"}},
 		})
 		Expect(err).NotTo(HaveOccurred())
 		_, err = js.CreateConsumer(ctx, pipeline.Requests, jetstream.ConsumerConfig{
