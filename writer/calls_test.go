@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,14 +50,17 @@ func (c *calls) forbidding(method, verb, resource string) {
 
 // calls records the requests of the writer and can tamper with them.
 type calls struct {
-	mu     sync.Mutex
-	seen   []string
-	tamper func(r *http.Request, next send) (*http.Response, error)
+	mu   sync.Mutex
+	seen []string
+	// largest is the size of the largest request.
+	largest atomic.Int64
+	tamper  func(r *http.Request, next send) (*http.Response, error)
 }
 
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()
+		c.largest.Store(max(c.largest.Load(), r.ContentLength))
 		tamper := c.tamper
 		if r.URL.Path != "/readyz" {
 			c.seen = append(c.seen, kindOf(r))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
@@ -25,8 +26,12 @@ type HistoryConfig struct {
 	Credentials bool
 }
 
-// lookupTimeout is the maximum time to read the bodies that an object needs from the history.
-const lookupTimeout = 2 * time.Second
+const (
+	// lookupTimeout is the maximum time to read the bodies that an object needs from the history.
+	lookupTimeout = 2 * time.Second
+	// maxFound is the maximum size of these bodies in bytes. No ConfigMap holds more.
+	maxFound = 1 << 20
+)
 
 // history keeps versions of keys, and finds their bodies. Nothing waits for it, and its loss loses nothing else.
 type history struct {
@@ -80,7 +85,8 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 		return
 	}
 	h.metrics.versions.WithLabelValues(versionKept).Inc()
-	h.archive.Keep(ctx, i.Key, &v1.Version{
+	// Of a batch, ctx has the trace of the first item.
+	h.archive.Keep(trace.ContextWithSpanContext(ctx, i.Trace), i.Key, &v1.Version{
 		Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
 		Url: weburl.WithoutQuery(want.GetUrl()), Available: available,
 	}, content.GetBody(), i.Fence.String())
@@ -95,14 +101,22 @@ func (h *history) failed(err error) {
 	h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("a version is missing in the history")
 }
 
-// find adds bodies of a namespace to found. One that is nil was not found.
+// find adds bodies of a namespace to found. One that is nil was not found, or was too much.
 func (h *history) find(ctx context.Context, namespace string, digests []string, found map[string][]byte) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
+	room := maxFound
+	for _, body := range found {
+		room -= len(body)
+	}
 	for _, digest := range digests {
 		found[digest] = nil
-		if h.found != nil {
-			found[digest], _ = h.found.Find(ctx, namespace, digest)
+		if h.found == nil || room < 0 {
+			continue
+		}
+		body, _ := h.found.Find(ctx, namespace, digest)
+		if room -= len(body); room >= 0 {
+			found[digest] = body
 		}
 	}
 }

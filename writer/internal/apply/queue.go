@@ -26,6 +26,10 @@ const (
 	MaxBytes    = 64 << 20
 )
 
+// maxBatch is the maximum size of the messages of a batch in bytes, unless it is one message. No ConfigMap holds
+// more (1 MiB), but the bodies of a batch are in memory several times, and the API server would refuse them together.
+const maxBatch = 1 << 20
+
 // queue groups results by object, so that one goroutine at a time works on an object. A free slot goes to the
 // namespace with the fewest. Its length is bounded because callers wait for the end of their work.
 type queue struct {
@@ -40,9 +44,32 @@ type queue struct {
 }
 
 // group has the pending results for one object. It exists as long as a goroutine works on it.
-type group struct {
-	items []plan.Item
-	done  []chan<- end
+type group []pending
+
+// pending is a result that waits for its batch.
+type pending struct {
+	item  plan.Item
+	bytes int
+	done  chan<- end
+}
+
+// take removes the next batch from a group.
+func (g *group) take() (batch group) {
+	n, bytes := 0, 0
+	for n < len(*g) && (n == 0 || bytes+(*g)[n].bytes <= maxBatch) {
+		bytes += (*g)[n].bytes
+		n++
+	}
+	batch, *g = (*g)[:n], (*g)[n:]
+	return batch
+}
+
+func (g group) items() []plan.Item {
+	items := make([]plan.Item, len(g))
+	for i, p := range g {
+		items[i] = p.item
+	}
+	return items
 }
 
 // share is the part of the queue that one namespace uses.
@@ -83,7 +110,7 @@ func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (applied Appl
 		return Applied{}, false
 	}
 	s.messages, s.bytes = s.messages+1, s.bytes+bytes
-	wait := q.add(ctx, s, item)
+	wait := q.add(ctx, s, item, bytes)
 	q.mu.Unlock()
 	end := <-wait
 	q.mu.Lock()
@@ -123,7 +150,7 @@ func (q *queue) call(ctx context.Context, ref types.NamespacedName, items []plan
 }
 
 // add adds an item to the group of its object. The caller has the lock.
-func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan end {
+func (q *queue) add(ctx context.Context, s *share, item plan.Item, bytes int) <-chan end {
 	ref := types.NamespacedName{Namespace: item.Key.Namespace, Name: item.Key.Name}
 	g, exists := q.groups[ref]
 	if !exists {
@@ -132,7 +159,7 @@ func (q *queue) add(ctx context.Context, s *share, item plan.Item) <-chan end {
 		q.open.Go(func() { q.drive(context.WithoutCancel(ctx), ref, s, g) })
 	}
 	done := make(chan end, 1)
-	g.items, g.done = append(g.items, item), append(g.done, done)
+	*g = append(*g, pending{item, bytes, done})
 	return done
 }
 
@@ -150,20 +177,19 @@ func (q *queue) drive(ctx context.Context, ref types.NamespacedName, s *share, g
 		q.mu.Unlock()
 		<-turn
 		q.mu.Lock()
-		items, done := g.items, g.done
-		g.items, g.done = nil, nil
+		batch := g.take()
 		q.mu.Unlock()
-		ends := q.call(ctx, ref, items)
+		ends := q.call(ctx, ref, batch.items())
 		q.mu.Lock()
 		q.free, s.busy = q.free+1, s.busy-1
 		q.grant()
-		over := len(g.items) == 0
+		over := len(*g) == 0
 		if over {
 			delete(q.groups, ref)
 		}
 		q.mu.Unlock()
-		for i, d := range done {
-			d <- ends[i]
+		for i, p := range batch {
+			p.done <- ends[i]
 		}
 		if over {
 			return

@@ -78,6 +78,21 @@ func TestResultsOfOneObjectShareABatch(t *testing.T) {
 	})
 }
 
+func TestABatchIsNotLargerThanAConfigMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t, 8)
+		for n, bytes := range []int{maxBatch / 2, maxBatch / 2, maxBatch / 2, 2 * maxBatch, 1, 1} {
+			q.open.Go(func() {
+				q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: "ns", Name: "cm", Key: strconv.Itoa(n)}}, bytes)
+			})
+			synctest.Wait()
+		}
+		q.open.Wait()
+		q.Expect(q.batches).To(Equal([][]string{{"0", "1"}, {"2"}, {"3"}, {"4", "5"}}))
+		q.Expect(q.shares).To(BeEmpty())
+	})
+}
+
 func TestConcurrencyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t, 2)
