@@ -3,6 +3,8 @@ package writer_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -135,6 +137,23 @@ var _ = Describe("A version", func() {
 		w.config.History.Credentials = true
 		keep(ctx, true)
 		Eventually(kept).Should(BeEquivalentTo(4))
+	})
+
+	It("is kept although the API server goes away before the Event about its key", func(ctx SpecContext) {
+		suitetest.Must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		w.start()
+		want := readFirst(w.want(w.create(asking("cm", "a="+url)), "a", url))
+		w.apply(w.failure(want, 500))
+		var away atomic.Bool
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if away.Load() {
+				return nil, errCut
+			}
+			away.Store(r.Method == http.MethodPatch)
+			return next(r)
+		})
+		w.publish(w.content(want, "body"))
+		Eventually(kept).Should(BeEquivalentTo(2), "the body and its version")
 	})
 
 	It("has the URL with a mark instead of its query", func(ctx SpecContext) {

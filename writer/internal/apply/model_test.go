@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"google.golang.org/protobuf/proto"
@@ -89,6 +91,60 @@ func TestALateResultIsDroppedNextToOneOfADeletedObject(t *testing.T) {
 	check(plan.Written, fetched(17, "0"))
 	check(plan.Unchanged, fetched(20, "0"))
 	check(plan.Late, fetched(18, "1"), deleted(13, "0"))
+}
+
+// slowServer takes five seconds for a patch, and refuses one with several keys.
+type slowServer struct{ *modelServer }
+
+// RoundTrip implements http.RoundTripper.
+func (s slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodPatch {
+		return s.serve(r)
+	}
+	select {
+	case <-time.After(5 * time.Second):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	body := must(io.ReadAll(r.Body))
+	if bytes.Count(body, []byte("|uid-")) > 1 {
+		return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return s.serve(r)
+}
+
+func TestResultsForWhichNoTimeIsLeftAreNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newModel(t, 0)
+		m.peace = true
+		m.applier, m.signer = newApplier(t, &rest.Config{
+			Host: "http://model", Transport: slowServer{m.server},
+			ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		})
+		var items []plan.Item
+		next := m.server.object.DeepCopy()
+		next.Annotations = map[string]string{annotation.DefaultKey: "a=" + modelURLs[0]}
+		for n := range 8 {
+			next.Annotations[annotation.DefaultKey] += fmt.Sprintf(" k%d=%s", n, modelURLs[0])
+		}
+		m.server.replace(next, "person")
+		for n := range 8 {
+			w := m.want(m.server.whole(), annotation.Pair{Key: fmt.Sprint("k", n), URL: modelURLs[0]})
+			body := fmt.Sprint(modelURLs[0], "|", w.GetUid(), "|", n)
+			items = append(items, plan.NewItem(&v1.Result{
+				Want: w, Sequence: uint64(n + 1), ObservedAt: timestamppb.Now(),
+				Outcome: &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: hash(body)}},
+			}))
+		}
+		var got []plan.Outcome
+		for _, applied := range m.applier.Apply(t.Context(), modelRef, items) {
+			got = append(got, applied.Outcome)
+		}
+		NewWithT(t).Expect(got).To(Equal([]plan.Outcome{
+			plan.Written, plan.Written, plan.Written, "", plan.Deferred, plan.Deferred, plan.Deferred, plan.Deferred,
+		}), "in 22 s")
+	})
 }
 
 const (

@@ -132,6 +132,10 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Applied {
 		} else {
 			one.assumeObject()
 		}
+		if ctx.Err() != nil { // nobody refused it
+			applied[i] = one.deferAll("the other results for the object left no time, deferred")[0]
+			continue
+		}
 		applied[i] = one.run(ctx)[0]
 	}
 	return applied
@@ -264,6 +268,9 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 	applied := make([]Applied, len(t.items))
 	for i, d := range p.Decisions {
 		applied[i] = Applied{Outcome: d.Outcome, NewPage: d.NewPage}
+		if d.Version { // before anything that can fail, because a retry finds the key written
+			t.history.keep(ctx, t.items[i], d.Available)
+		}
 		events := d.Events
 		if t.endsRefusal(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
@@ -277,9 +284,6 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 		confirmation, key := t.items[i].Confirmation(), keyIDOf(t.items[i])
 		if d.Confirmed && confirmation.Fence.Newer(t.confirmed.Get(key).Fence) {
 			t.confirmed.Put(key, confirmation)
-		}
-		if d.Version {
-			t.history.keep(ctx, t.items[i], d.Available)
 		}
 		t.logResult(t.items[i], d)
 	}
