@@ -19,6 +19,16 @@ var _ = Describe("The program", func() {
 		Expect(runAs(ctx, "/usr/bin/curlctl", time.Now, "--help").out).To(ContainSubstring("curlctl [command]"))
 	})
 
+	It("never prints the password of an address", func(ctx SpecContext) {
+		const wrong = "nats://me:s3cr%t@nats:42x2"
+		contexts(map[string]string{"wrong": `{"url":"` + wrong + `"}`})
+		for _, flag := range []string{"--nats-url=" + wrong, "--nats-url=nats://me:s3/cr@nats", "--context=wrong"} {
+			r := runAs(ctx, "curlctl", time.Now, "status", flag)
+			Expect(r.code).To(Equal(3))
+			Expect(r.err).To(And(ContainSubstring("an address of a server is invalid"), Not(ContainSubstring("s3"))))
+		}
+	})
+
 	It("completes names from NATS", func(ctx SpecContext) {
 		w := newWorld(ctx)
 		w.failing(ctx, cm(1), "https://a.example.com/")
@@ -60,6 +70,10 @@ var _ = Describe("The program", func() {
 		Expect(os.WriteFile(selected, []byte("ops"), 0o600)).To(Succeed())
 		Expect(run("status").code).To(BeZero())
 		Expect(run("__complete", "failures", "--context", "").out).To(HavePrefix("bad\nops\n"))
+
+		By("trying all servers of --nats-url")
+		both := "nats://127.0.0.1:1, " + w.server.URL()
+		Expect(run("failures", "--context=ops", "--nats-url="+both).code).To(BeZero())
 
 		By("finding the file that the demo and docker compose write beside the kubeconfig")
 		contexts(nil)

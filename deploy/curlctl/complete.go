@@ -73,13 +73,13 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 			return nil, silently
 		}
 		_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
-		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+		defer cancel()
+		conn, err := o.NATS.Open(ctx, o.Kube)
 		if err != nil {
 			return nil, silently
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
-		defer cancel()
 		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
 		return candidates(read(ctx, operate.NewClient(conn.JetStream))), silently

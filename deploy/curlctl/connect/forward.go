@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/httpstream" //nolint:staticcheck // client-go still uses it
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -39,6 +39,8 @@ type forwarding struct {
 	Clients
 
 	service corev1.Service
+	// refusal is the last sentence of a server that could not forward.
+	refusal atomic.Pointer[string]
 }
 
 // findInCluster finds the NATS that the chart installed in the cluster of the kubeconfig.
@@ -141,39 +143,29 @@ func (f *forwarding) dial(pod string) (net.Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	go func() { // the server says there why it cannot forward
-		defer func() { _ = conn.Close() }()
-		_, _ = io.Copy(io.Discard, failure)
-	}()
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := conn.CreateStream(headers)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	return forwarded{Stream: data, conn: conn}, nil
+	near, far := net.Pipe() // a stream has no deadlines, which the client needs
+	said := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(failure) // the server says there why it cannot forward
+		said <- string(text)
+		_ = conn.Close()
+	}()
+	go func() {
+		_, _ = io.Copy(far, data)
+		if text := <-said; text != "" {
+			f.refusal.Store(&text)
+		}
+		_ = far.Close()
+	}()
+	go func() {
+		_, _ = io.Copy(data, far)
+		_ = conn.Close()
+	}()
+	return near, nil
 }
-
-// forwarded is a connection through a port-forward. It has no deadlines: the client notices a dead one by its pings.
-type forwarded struct {
-	httpstream.Stream
-	conn httpstream.Connection
-}
-
-// Close implements net.Conn.
-func (f forwarded) Close() error { return f.conn.Close() }
-
-// LocalAddr implements net.Conn.
-func (forwarded) LocalAddr() net.Addr { return &net.TCPAddr{} }
-
-// RemoteAddr implements net.Conn.
-func (forwarded) RemoteAddr() net.Addr { return &net.TCPAddr{} }
-
-// SetDeadline implements net.Conn.
-func (forwarded) SetDeadline(time.Time) error { return nil }
-
-// SetReadDeadline implements net.Conn.
-func (forwarded) SetReadDeadline(time.Time) error { return nil }
-
-// SetWriteDeadline implements net.Conn.
-func (forwarded) SetWriteDeadline(time.Time) error { return nil }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +42,7 @@ func (o *Options) BindFlags(fs *pflag.FlagSet) {
 // ErrNoConnection means that no server accepted the connection.
 var ErrNoConnection = errors.New("cannot connect to NATS")
 
-// connectTimeout limits the time to connect.
+// connectTimeout limits the time to connect to one server.
 const connectTimeout = 5 * time.Second
 
 // Connection to NATS. It must be closed.
@@ -70,7 +71,8 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		return nil, err
 	}
 	denials := new(Denials)
-	nc, settings, err := o.connect(o.contextFile(cluster), denials)
+	selected := o.beside(cluster)
+	nc, settings, err := selected.connect(ctx, denials)
 	where := ""
 	if err != nil && o.from() == "" && errors.Is(err, nats.ErrNoServers) {
 		var forwarded error
@@ -93,24 +95,25 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 	}, nil
 }
 
-// contextFile returns the path of BesideKubeconfig if it exists and nothing else is selected, or else the context. With
-// the path it also takes the NKey and the authority from the files beside it, if they exist.
-func (o *Options) contextFile(cluster kube.Options) string {
+// beside returns the options with BesideKubeconfig as the context, if it exists and nothing else is selected. They also
+// have the NKey and the authority from the files beside it, if they exist.
+func (o Options) beside(cluster kube.Options) Options {
 	kubeconfig := cmp.Or(cluster.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	if o.from() != "" || kubeconfig == "" {
-		return o.Context
+		return o
 	}
 	file, err := filepath.Abs(filepath.Join(filepath.Dir(kubeconfig), BesideKubeconfig))
 	if _, missing := os.Stat(file); err != nil || missing != nil {
-		return o.Context
+		return o
 	}
+	o.Context = file
 	for name, field := range map[string]*string{besideNKey: &o.Files.NKey, besideCA: &o.Files.CA} {
 		path := filepath.Join(filepath.Dir(file), name)
 		if _, missing := os.Stat(path); missing == nil && *field == "" {
 			*field = path
 		}
 	}
-	return file
+	return o
 }
 
 // forward connects to the NATS of the chart.
@@ -125,8 +128,11 @@ func (o *Options) forward(ctx context.Context, cluster kube.Options, denials *De
 	if err != nil {
 		return nil, "", err
 	}
-	options = append(o.options(denials), options...)
+	options = append(o.options(ctx, denials), options...)
 	nc, err := nats.Connect("nats://"+found.service.Name+":4222", options...)
+	if why := found.refusal.Load(); err != nil && why != nil {
+		err = errors.New(*why)
+	}
 	return nc, found.where(), err
 }
 
@@ -145,10 +151,14 @@ func jetStream(nc *nats.Conn, c natscontext.Settings) (jetstream.JetStream, erro
 	return jetstream.New(nc, timeout)
 }
 
-func (o *Options) options(denials *Denials) []nats.Option {
+func (o *Options) options(ctx context.Context, denials *Denials) []nats.Option {
+	timeout := connectTimeout
+	if end, limited := ctx.Deadline(); limited {
+		timeout = min(timeout, time.Until(end))
+	}
 	return append([]nats.Option{
 		nats.Name("curlctl"),
-		nats.Timeout(connectTimeout),
+		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {
@@ -164,19 +174,19 @@ func (o *Options) options(denials *Denials) []nats.Option {
 	}, o.Files.Options()...)
 }
 
-func (o *Options) connect(contextName string, denials *Denials) (*nats.Conn, natscontext.Settings, error) {
-	opts := o.options(denials)
+func (o *Options) connect(ctx context.Context, denials *Denials) (*nats.Conn, natscontext.Settings, error) {
+	opts := o.options(ctx, denials)
 	if o.URL != "" && o.Context == "" {
 		nc, err := nats.Connect(o.URL, opts...)
 		return nc, natscontext.Settings{}, err
 	}
 	if o.URL != "" {
 		opts = append(opts, func(n *nats.Options) error {
-			n.Servers = strings.Split(o.URL, ",")
+			n.Servers = strings.Split(strings.ReplaceAll(o.URL, " ", ""), ",")
 			return nil
 		})
 	}
-	return natscontext.Connect(contextName, opts...)
+	return natscontext.Connect(o.Context, opts...)
 }
 
 // ContextDir returns the directory of the nats command, with its contexts.
@@ -216,6 +226,9 @@ func (o *Options) plain(err error) error {
 func plain(err error) error {
 	if errors.Is(err, nats.ErrNoServers) {
 		return errors.New("no server accepts connections there")
+	}
+	if errors.As(err, new(*url.Error)) {
+		return errors.New("an address of a server is invalid, an example is nats://nats:4222")
 	}
 	for _, known := range []error{nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired} {
 		if errors.Is(err, known) {
