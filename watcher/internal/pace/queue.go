@@ -4,6 +4,7 @@ package pace
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type Queue struct {
 	// waiting maps each name to its line.
 	waiting         map[types.NamespacedName]*line
 	urgent, backlog line
+	// turn counts the calls of Pop.
+	turn int
 }
 
 var _ workqueue.Queue[types.NamespacedName] = (*Queue)(nil)
@@ -74,11 +77,18 @@ func (q *Queue) Len() int {
 	return len(q.waiting)
 }
 
+// backlogTurn is the number of turns of which one is the backlog's, so that the edits of one tenant do not starve it.
+const backlogTurn = 8
+
 // Pop returns the next name. The workqueue calls it only if there is one.
 func (q *Queue) Pop() types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, l := range []*line{&q.urgent, &q.backlog} {
+	lines := []*line{&q.urgent, &q.backlog}
+	if q.turn++; q.turn%backlogTurn == 0 {
+		slices.Reverse(lines)
+	}
+	for _, l := range lines {
 		for len(l.turns) > 0 {
 			if name := l.pop(); q.waiting[name] == l {
 				delete(q.waiting, name)

@@ -1,6 +1,7 @@
 package pace_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,20 @@ func TestOrder(t *testing.T) {
 		}
 		NewWithT(t).Expect(got).To(Equal(strings.Fields(c.want)), title)
 	}
+}
+
+func TestEditsDoNotStarveTheBacklog(t *testing.T) {
+	t.Parallel()
+	q, edited := pace.NewQueue(), name("a/edited")
+	for n := range 10 {
+		q.Push(name(fmt.Sprint("b/", n)))
+	}
+	for range 100 {
+		q.Urgent(edited)
+		q.Push(edited)
+		q.Pop()
+	}
+	NewWithT(t).Expect(q.Len()).To(BeNumerically("<=", 1), "only the last edit")
 }
 
 func TestUnderAWorkqueue(t *testing.T) {
