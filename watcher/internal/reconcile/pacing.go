@@ -99,7 +99,7 @@ type requestMemo struct {
 
 // memoOf returns the memo of the request of a plan.
 func memoOf(o *annotated.Object, p *plan.Plan) requestMemo {
-	text := strings.Join(append(p.Foreign, p.Problem), "\x00")
+	text := p.Problem + "\x00" + strings.Join(p.Foreign, "\x00")
 	return requestMemo{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 

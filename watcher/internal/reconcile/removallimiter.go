@@ -28,8 +28,10 @@ type MaxRemovals struct {
 const (
 	// removalWindow is how long a removal counts.
 	removalWindow = time.Minute
-	// countInterval is the minimum time between two counts of all objects.
+	// countInterval is the minimum time between two counts of all objects, and countShare the minimum ratio of
+	// that time to the duration of a count.
 	countInterval = time.Second
+	countShare    = 50
 	// minSpread is the minimum number of namespaces that stop all others.
 	minSpread = 3
 	// ifIntended is the advice in case the removals are intended.
@@ -51,9 +53,10 @@ type removalLimiter struct {
 
 	// recent are the removals of the last minute, oldest first.
 	recent []removals
-	// tallies are the counts by namespace, made at countedAt.
+	// tallies are the counts by namespace, made at countedAt within took.
 	tallies   map[string]tally
 	countedAt time.Time
+	took      time.Duration
 	// everywhere means that the removals of every namespace are stopped.
 	everywhere bool
 	// stopped is the number of stopped removals.
@@ -90,15 +93,17 @@ func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time
 	if unsent == 0 && r.stopped == 0 {
 		return 0
 	}
-	if now := r.clock.Now(); now.Sub(r.countedAt) >= countInterval {
+	interval := max(countInterval, countShare*r.took)
+	if now := r.clock.Now(); now.Sub(r.countedAt) >= interval {
 		r.count(now)
+		r.took = r.clock.Since(now)
 	}
 	switch {
 	case unsent == 0:
 		return 0
 	case o.SeenAt.After(r.countedAt):
 		todo.Remove = nil
-		return countInterval
+		return interval
 	case !r.everywhere && !r.tallies[o.Namespace].overLimits(r.limit):
 		return 0
 	case !r.everywhere:

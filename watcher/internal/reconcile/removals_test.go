@@ -272,6 +272,20 @@ func TestRemovalsWaitForTheNextCount(t *testing.T) {
 	b.expectRemovals(1, 99)
 }
 
+func TestStoppedRemovalsCostFewCountsOfManyObjects(t *testing.T) {
+	t.Parallel()
+	b := newCluster(t, 100)
+	b.removePairs(b.others...)
+	b.countTakes = 100 * time.Millisecond
+	b.reconcileAll(b.others)
+	b.expectRemovals(0, 100)
+	began, counts := b.clock.Now(), b.counts
+	for b.clock.Since(began) < time.Minute {
+		b.reconcileAll(b.others[:10])
+	}
+	b.Expect(b.counts-counts).To(BeNumerically("<=", 12), "in a minute")
+}
+
 func TestAFewNamespacesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 400, 20)

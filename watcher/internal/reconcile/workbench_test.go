@@ -66,6 +66,9 @@ type bench struct {
 	refuse   error
 	// mute drops the acknowledgements of publishes.
 	mute bool
+	// counts is the number of visits of all objects, each of which takes countTakes.
+	counts     int
+	countTakes time.Duration
 }
 
 // lossy is the connection of a bench.
@@ -138,6 +141,8 @@ func (b *bench) Get(name types.NamespacedName) *annotated.Object {
 
 // Each visits the objects.
 func (b *bench) Each(visit func(*annotated.Object)) {
+	b.counts++
+	b.clock.Step(b.countTakes)
 	if b.object != nil {
 		visit(b.object)
 	}
