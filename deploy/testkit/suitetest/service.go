@@ -52,5 +52,15 @@ func (s *Service) Value(prefix string) func() (float64, error) {
 	return func() (float64, error) { return MetricValue(s.Metrics, prefix) }
 }
 
-// Logged counts the occurrences of a text in the log.
-func (s *Service) Logged(text string) int { return strings.Count(string(s.Log.Contents()), text) }
+// Logged counts the lines of the log with a text.
+func (s *Service) Logged(text string) int { return Lines(s.Log, text) }
+
+// Lines counts the lines of a log with a text.
+func Lines(log *gbytes.Buffer, text string) (n int) {
+	for line := range strings.Lines(string(log.Contents())) {
+		if strings.Contains(line, text) {
+			n++
+		}
+	}
+	return n
+}

@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -17,19 +16,17 @@ import (
 
 var _ = Describe("The budget of a namespace", func() {
 	It("limits its bodies and parks further GETs until it refills", func() {
-		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.ResultBytes = budget.Config{Burst: 2500, Refill: 100 * time.Second}
-			o.log = log
 		})
 		o := serve(says(strings.Repeat("x", 1000)))
 		for i := range 5 {
 			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
 		}
 		Expect(w.contents()).To(Equal(3), "no GET without a budget")
-		Expect(f.parked("namespace_bytes")).To(Equal(2))
-		Expect(strings.Count(string(log.Contents()), `"budget":"namespace_bytes"`)).To(Equal(1))
-		Expect(log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
+		Expect(f.parked("namespace_bytes")()).To(BeEquivalentTo(2))
+		Expect(f.logged(`"budget":"namespace_bytes"`)()).To(Equal(1))
+		Expect(f.log).To(gbytes.Say(`"namespace":"greedy".*its budget of bodies`))
 
 		f.fetch(w.want(o.URL, in("modest"), named("cm", 9)))
 		Expect(w.contents()).To(Equal(4), "another namespace has its own budget")
@@ -46,7 +43,6 @@ var _ = Describe("The budget of a namespace", func() {
 	})
 
 	It("limits the time in which its compressed bodies are decoded, even bad ones", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher(func(o *fetcherOptions) { o.config.Processing = budget.Config{Burst: 1, Refill: time.Hour} })
 		o := serve(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -55,13 +51,12 @@ var _ = Describe("The budget of a namespace", func() {
 		f.fetch(w.want(o.URL, in("greedy"), named("cm", 0)))
 		f.fetch(w.want(o.URL+"/other", in("greedy"), named("cm", 1)))
 		Expect(o.gets.Load()).To(BeEquivalentTo(1))
-		Expect(f.parked("namespace_time")).To(Equal(1))
+		Expect(f.parked("namespace_time")()).To(BeEquivalentTo(1))
 		f.fetch(w.want(o.URL+"/other", in("modest"), named("cm", 2)))
 		Expect(o.gets.Load()).To(BeEquivalentTo(2), "another namespace has its own budget")
 	})
 
 	It("is not used up by unpublished bodies", func() {
-		w := newWorld(natstest.Options{}, pipeline.Topology{})
 		f := w.fetcher(func(o *fetcherOptions) {
 			o.config.ResultBytes = budget.Config{Burst: 1500, Refill: time.Hour}
 		})
@@ -73,15 +68,11 @@ var _ = Describe("The budget of a namespace", func() {
 			f.step()
 		}
 		Expect(o.gets.Load()).To(BeEquivalentTo(6))
-		Expect(f.parked("namespace_bytes")).To(BeZero())
+		Expect(f.parked("namespace_bytes")()).To(BeZero())
 	})
 
 	It("limits its dead letters, and further failures are published, counted and logged", func() {
-		w, log := newWorld(natstest.Options{}, pipeline.Topology{}), gbytes.NewBuffer()
-		f := w.fetcher(func(o *fetcherOptions) {
-			o.config.DeadLetters = budget.Config{Burst: 2, Refill: time.Hour}
-			o.log = log
-		})
+		f := w.fetcher(func(o *fetcherOptions) { o.config.DeadLetters = budget.Config{Burst: 2, Refill: time.Hour} })
 		o := serve(fails(http.StatusNotFound))
 		for i := range 4 {
 			f.fetch(w.want(o.URL, in("greedy"), named("cm", i)))
@@ -93,10 +84,10 @@ var _ = Describe("The budget of a namespace", func() {
 		for _, r := range w.results() {
 			Expect(r.GetFailure().GetGaveUp()).To(BeTrue())
 		}
-		Expect(f.metric("curlmethat_fetcher_dead_letters_total", "BadStatus")).To(BeEquivalentTo(3))
-		Expect(f.metric("curlmethat_fetcher_dead_letters_dropped_total", "")).To(BeEquivalentTo(2))
-		Expect(strings.Count(string(log.Contents()), `"dead_letter_dropped":true`)).To(Equal(2))
-		Expect(strings.Count(string(log.Contents()), `"budget":"dead_letters"`)).To(Equal(1))
+		Expect(f.value(`dead_letters_total{reason="BadStatus"}`)()).To(BeEquivalentTo(3))
+		Expect(f.value("dead_letters_dropped_total")()).To(BeEquivalentTo(2))
+		Expect(f.logged(`"dead_letter_dropped":true`)()).To(Equal(2))
+		Expect(f.logged(`"budget":"dead_letters"`)()).To(Equal(1))
 		Expect(w.timerOf(pipeline.Key{Namespace: "greedy", Name: "cm-0003", Key: key.Key})).NotTo(BeNil(),
 			"the key is fetched again")
 	})

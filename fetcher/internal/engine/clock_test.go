@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -18,8 +17,6 @@ import (
 // The servers of a NATS cluster may have different clocks, and the leader of a stream stamps its messages.
 var _ = Describe("A broker whose clock is set back by a day", func() {
 	const day = 24 * time.Hour
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
 	It("does not let objects share a GET of the former time", func() {
 		f, o := w.fetcher(), serve(says("hello there"))
@@ -38,7 +35,7 @@ var _ = Describe("A broker whose clock is set back by a day", func() {
 		f.fetch(w.want(o.URL+"/b", named("cm", 1)))
 		w.clock.Advance(-day)
 		f.fetch(w.want(o.URL+"/c", named("cm", 2)))
-		Expect(f.parked("namespace_bytes")).To(Equal(2))
+		Expect(f.parked("namespace_bytes")()).To(BeEquivalentTo(2))
 		parked := w.timerOf(pipeline.Key{Namespace: key.Namespace, Name: "cm-0002", Key: key.Key})
 		Expect(parked.at.Sub(w.clock.Now())).To(BeNumerically("<", time.Hour))
 	})

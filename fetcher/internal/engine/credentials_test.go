@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -20,7 +20,6 @@ import (
 var _ = Describe("Credentials", func() {
 	const secret = "Bearer of the namespace"
 	var (
-		w      *world
 		f      *fetcher
 		o      *origin
 		signer *signature.Signer
@@ -29,7 +28,7 @@ var _ = Describe("Credentials", func() {
 		status int
 	)
 	BeforeEach(func() {
-		w, seen, status = newWorld(natstest.Options{}, pipeline.Topology{}), nil, http.StatusOK
+		seen, status = nil, http.StatusOK
 		o = serve(func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -50,8 +49,8 @@ var _ = Describe("Credentials", func() {
 		})
 		seed, keys, err := signature.WriteFiles(GinkgoT().TempDir())
 		Expect(err).NotTo(HaveOccurred())
-		signer = must(signature.LoadSigner(seed))
-		at := must(url.Parse(o.URL))
+		signer = suitetest.Must(signature.LoadSigner(seed))
+		at := suitetest.Must(url.Parse(o.URL))
 		headers := ""
 		for _, entry := range [][2]string{{key.Namespace, secret}, {"a", "of a"}, {"b, c", "of b"}} {
 			headers += fmt.Sprintf("- {host: %s, ports: [%s], schemes: [http], pathPrefix: /private, namespaces: [%s], "+
@@ -59,7 +58,7 @@ var _ = Describe("Credentials", func() {
 		}
 		f = w.fetcher(func(o *fetcherOptions) {
 			o.get.HeaderFile = writeFile("headers.yaml", []byte(headers))
-			o.signatures = must(signature.LoadVerifier(keys))
+			o.signatures = suitetest.Must(signature.LoadVerifier(keys))
 		})
 	})
 	sent := func() []string {

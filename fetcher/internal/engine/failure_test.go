@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"time"
@@ -9,20 +8,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A failed attempt", func() {
-	var (
-		w *world
-		f *fetcher
-	)
-	BeforeEach(func() {
-		w = newWorld(natstest.Options{}, pipeline.Topology{})
-		f = w.fetcher()
-	})
+	var f *fetcher
+	BeforeEach(func() { f = w.fetcher() })
 
 	It("leaves a dead letter, a published failure and a timer if it was the last", func() {
 		o := serve(fails(http.StatusInternalServerError))
@@ -54,19 +46,16 @@ var _ = Describe("A failed attempt", func() {
 		w.publishMany(bad, 100, "bad")
 		w.publishMany(good, 5, "good")
 		Eventually(good.gets.Load).WithTimeout(10 * time.Second).Should(BeEquivalentTo(5))
-		Eventually(func() float64 { return f.metric("curlmethat_fetcher_dead_letters_dropped_total", "") }).
-			Should(BeEquivalentTo(100))
+		Eventually(f.value("dead_letters_dropped_total")).Should(BeEquivalentTo(100))
 		Eventually(w.pending).Should(BeZero())
 	})
 
 	It("is logged with host, reason and status, without secrets", func() {
-		var log bytes.Buffer
-		f = w.fetcher(func(o *fetcherOptions) { o.log = &log })
 		o := serve(fails(http.StatusForbidden))
 		f.fetch(w.want(strings.Replace(o.URL, "127.0.0.1", "localhost", 1) + "/path?token=hidden"))
-		Expect(strings.Count(log.String(), "\n")).To(Equal(1))
+		Expect(f.logged("\n")()).To(Equal(1))
 		f.fetch(w.want(o.URL + "/path?token=hidden"))
-		line := log.String()
+		line := string(f.log.Contents())
 		for _, part := range []string{
 			`"key":"default/cool.map/my.data"`, `"host":"localhost"`, `"cause":"new"`, `"next":"`,
 			`"attempt":1`, `"reason":"BadStatus"`, "403",

@@ -7,18 +7,17 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A message", func() {
 	var (
-		w *world
 		f *fetcher
 		o *origin
 	)
 	BeforeEach(func() {
-		w = newWorld(natstest.Options{}, pipeline.Topology{})
 		f = w.fetcher()
 		o = serve(says("hello there"))
 	})
@@ -111,7 +110,7 @@ var _ = Describe("A message", func() {
 			nothingHappens()
 			Eventually(w.pending).Should(BeEquivalentTo(1))
 			m := w.next()
-			Expect(must(m.Metadata()).NumDelivered).To(BeEquivalentTo(2))
+			Expect(suitetest.Must(m.Metadata()).NumDelivered).To(BeEquivalentTo(2))
 			Expect(m.Ack()).To(Succeed())
 		})
 

@@ -8,17 +8,13 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A key that is queued for a slot of its host", func() {
 	const perHost = 3 // one namespace gets two of them
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 	few := func(o *fetcherOptions) { o.limits.PerHost = perHost }
-	claims := func(f *fetcher, result string) int { return int(f.metric("curlmethat_fetcher_claims_total", result)) }
 
 	It("keeps the fast path of the writer", func() {
 		want := w.want(serve(says("hello there")).URL)
@@ -34,7 +30,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 			f := w.fetcher(few)
 			f.run()
 			keys := w.publishMany(slow, 20, key.Namespace, change...)
-			Eventually(func() int { return f.parked("host") }).Should(Equal(len(keys) - perHost + 1))
+			Eventually(f.parked("host")).Should(BeEquivalentTo(len(keys) - perHost + 1))
 			w.end()
 			Eventually(w.contents).Should(Equal(len(keys)))
 			for _, k := range keys {
@@ -42,7 +38,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 			}
 			Expect(w.pending()).To(BeZero())
 			Expect(slow.gets.Load()).To(BeEquivalentTo(len(keys)))
-			Expect(claims(f, "won")).To(Equal(len(keys) - perHost + 1))
+			Expect(f.value(`claims_total{outcome="won"}`)()).To(BeEquivalentTo(len(keys) - perHost + 1))
 		},
 		Entry("and leaves no timer", BeNil()),
 		Entry("and gets the timer of its refresh after its GET",
@@ -62,7 +58,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 		f := w.fetcher(few)
 		f.run()
 		keys := w.publishMany(host, perHost, key.Namespace)
-		Eventually(func() int { return f.parked("host") }).Should(Equal(1))
+		Eventually(f.parked("host")).Should(BeEquivalentTo(1))
 		close(release)
 		Eventually(host.gets.Load).Should(BeEquivalentTo(perHost))
 		Expect(w.waiting(keys)).To(HaveLen(1))
@@ -115,8 +111,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 		since := w.timerOf(k).GetWaitingSince().AsTime()
 		w.clock.Advance(time.Minute)
 		w.fire(w.timerOf(k).Due)
-		Eventually(func() float64 { return f.metric("curlmethat_fetcher_messages_total", "queued") }).
-			Should(BeEquivalentTo(1))
+		Eventually(f.value(`messages_total{outcome="queued"}`)).Should(BeEquivalentTo(1))
 		Expect(w.timerOf(k).GetWaitingSince().AsTime()).To(BeTemporally("==", since))
 		Expect(w.timerOf(k).at.Sub(w.clock.Now())).To(BeNumerically("<=", time.Minute))
 		w.end()
@@ -128,7 +123,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 		first, second := w.fetcher(few), w.fetcher(few)
 		stop := first.run()
 		keys := w.publishMany(slow, 10, key.Namespace)
-		Eventually(func() int { return first.parked("host") }).Should(Equal(len(keys) - perHost + 1))
+		Eventually(first.parked("host")).Should(BeEquivalentTo(len(keys) - perHost + 1))
 		moved := w.waiting(keys)
 		stopped := make(chan struct{})
 		go func() { defer close(stopped); stop() }() // it reads no more messages
@@ -148,7 +143,7 @@ var _ = Describe("A key that is queued for a slot of its host", func() {
 		f := w.fetcher(func(o *fetcherOptions) { o.clock = clockOf(time.Now) })
 		f.run()
 		w.publishMany(slow, 300, "greedy", func(v *v1.Want) { v.Cause, v.Now = v1.Cause_CAUSE_NOW, "1" })
-		parked := func() int { return f.parked("host") }
+		parked := f.parked("host")
 		Eventually(parked).Should(BeNumerically(">=", 300-7))
 		// A lease lasts at least 20 s, so a slow machine may reach the end of some.
 		once := BeNumerically("<", 2*300)

@@ -15,9 +15,6 @@ import (
 )
 
 var _ = Describe("A good response", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
-
 	It("is published with everything that the fast path of the writer needs", func() {
 		o := serve(says("hello there"))
 		want := w.want(o.URL)

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -19,13 +19,11 @@ import (
 var _ = Describe("A key that failed under other settings", func() {
 	const keys = 5
 	var (
-		w   *world
 		old *fetcher
 		o   *origin
 	)
 	denying := func(o *fetcherOptions) { o.egress = egress.Config{} }
 	BeforeEach(func() {
-		w = newWorld(natstest.Options{}, pipeline.Topology{})
 		old = w.fetcher(denying)
 		o = serve(says("hello there"))
 	})
@@ -52,7 +50,7 @@ var _ = Describe("A key that failed under other settings", func() {
 		var group sync.WaitGroup
 		for i := range resumed {
 			f := w.fetcher()
-			group.Go(func() { defer GinkgoRecover(); resumed[i] = must(f.Resume(w.ctx)) })
+			group.Go(func() { defer GinkgoRecover(); resumed[i] = suitetest.Must(f.Resume(w.ctx)) })
 		}
 		group.Wait()
 		Expect(resumed[0]+resumed[1]+resumed[2]).To(Equal(2*keys), "the first one sets the timer")
@@ -65,19 +63,19 @@ var _ = Describe("A key that failed under other settings", func() {
 		w.fire(w.timerOf(a[0]).Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
-		Expect(must(f.Resume(w.ctx))).To(BeZero())
+		Expect(suitetest.Must(f.Resume(w.ctx))).To(BeZero())
 	})
 
 	It("is left to its timer if the settings are the same, or fail it again", func() {
 		all := denied("a")
-		Expect(must(w.fetcher(denying).Resume(w.ctx))).To(BeZero(), "another fetcher with the same policy")
+		Expect(suitetest.Must(w.fetcher(denying).Resume(w.ctx))).To(BeZero(), "another fetcher with the same policy")
 		other := w.fetcher(func(o *fetcherOptions) { o.egress = egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}} })
-		Expect(must(other.Resume(w.ctx))).To(Equal(keys))
+		Expect(suitetest.Must(other.Resume(w.ctx))).To(Equal(keys))
 		for _, k := range all {
 			w.fire(w.timerOf(k).Due)
 			other.step()
 		}
-		Expect(must(other.Resume(w.ctx))).To(BeZero())
+		Expect(suitetest.Must(other.Resume(w.ctx))).To(BeZero())
 		Expect(pauses(all)).To(HaveEach(BeNumerically(">", 10*time.Minute)))
 	})
 
@@ -86,7 +84,7 @@ var _ = Describe("A key that failed under other settings", func() {
 			w.fetcher().fetch(w.want(serve(respond).URL))
 			resumed := func(entry string) int {
 				headers := writeFile("headers.yaml", []byte("- {host: 127.0.0.1, headers: {Authorization: s3cret}, "+entry+"}"))
-				return must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))
+				return suitetest.Must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))
 			}
 			Expect(resumed("namespaces: [b]")).To(BeZero(), "the credentials of another namespace")
 			Expect(resumed("namespaces: [default], schemes: [http]")).To(Equal(want))
@@ -106,7 +104,7 @@ var _ = Describe("A key that failed under other settings", func() {
 		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_TLS_FAILED))
 		bundle := writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 		f := w.fetcher(once, func(o *fetcherOptions) { o.get.CABundle = bundle })
-		Expect(must(f.Resume(w.ctx))).To(Equal(1))
+		Expect(suitetest.Must(f.Resume(w.ctx))).To(Equal(1))
 		w.fire(w.timer().Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())

@@ -6,15 +6,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 var _ = Describe("A want with rules", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
-
 	It("publishes the selected part of a body, and nothing while that stays the same", func() {
 		o, f := serve(says(`{"at":1,"data":{"limits":[1]}}`)), w.fetcher()
 		want := w.want(o.URL, every(10*time.Minute), selects("json.data.limits"))

@@ -8,15 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("Objects with the same URL", func() {
-	var w *world
-	BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
-
 	It("do not share an earlier GET with a fetch on demand, for a lost body, or for another digest", func() {
 		o := serve(says("hello there"))
 		f := w.fetcher(func(o *fetcherOptions) { o.clock, o.config.Sharing.Window = clockOf(time.Now), time.Minute })
@@ -62,9 +58,9 @@ var _ = Describe("Objects with the same URL", func() {
 			w.publish(w.want(hanging.URL, named("hanging", i)))
 		}
 		f.run()
-		parked := func() int { return f.parked("shared_get") }
-		Eventually(parked).Should(Equal(keys - 1))
-		Expect(f.metric("curlmethat_fetcher_in_flight_messages", "")).To(BeEquivalentTo(1))
+		parked := f.parked("shared_get")
+		Eventually(parked).Should(BeEquivalentTo(keys - 1))
+		Expect(f.value("in_flight_messages")()).To(BeEquivalentTo(1))
 		Expect(hanging.gets.Load()).To(BeEquivalentTo(1))
 		var last pipeline.Key
 		for i := range keys {
@@ -76,7 +72,7 @@ var _ = Describe("Objects with the same URL", func() {
 			}
 		}
 		w.fire(w.timerOf(last).Due)
-		Eventually(parked).Should(Equal(keys))
+		Eventually(parked).Should(BeEquivalentTo(keys))
 		Expect(w.timerOf(last).at.Sub(w.clock.Now())).To(Equal(57 * time.Second))
 
 		close(release)

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
@@ -22,16 +20,13 @@ import (
 var _ = Describe("A trace", func() {
 	const published = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	var (
-		w     *world
 		f     *fetcher
 		spans *tracetest.InMemoryExporter
-		log   *bytes.Buffer
 	)
 	BeforeEach(func(ctx SpecContext) {
-		w = newWorld(natstest.Options{}, pipeline.Topology{})
-		spans, log = tracetest.NewInMemoryExporter(), new(bytes.Buffer)
+		spans = tracetest.NewInMemoryExporter()
 		tracer := tracing.New(ctx, "fetcher", "", sdktrace.NewSimpleSpanProcessor(spans))
-		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.log, o.config.Sharing.Window = tracer, log, 0 })
+		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.Window = tracer, 0 })
 	})
 
 	// fetch publishes a want like a watcher with tracing, and makes the fetcher handle it.
@@ -73,7 +68,7 @@ var _ = Describe("A trace", func() {
 		Expect(events).To(ContainElements("connect", "first_byte", "total"))
 		Expect(fmt.Sprint(all)).NotTo(Or(ContainSubstring("s3cret"), ContainSubstring("127.0.0.1"),
 			ContainSubstring("secret of the server")))
-		Expect(log.String()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
+		Expect(f.log.Contents()).To(ContainSubstring(`"trace_id":"0af7651916cd43dd8448eb211c80319c"`))
 		Expect(w.messages(pipeline.Results)[0].Header.Get("traceparent")).To(Equal(pipeline.Traceparent(second.SpanContext)))
 	})
 

@@ -39,19 +39,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// loggedLines counts the log lines with a text.
-func loggedLines(log *gbytes.Buffer, text string) func() int {
-	return func() int {
-		n := 0
-		for line := range strings.Lines(string(log.Contents())) {
-			if strings.Contains(line, text) {
-				n++
-			}
-		}
-		return n
-	}
-}
-
 // held serves a body once proceed is closed, and closes fetching at the request.
 func held(body string) (o *origin, fetching, proceed chan struct{}) {
 	GinkgoHelper()
@@ -94,14 +81,14 @@ func (w *world) beats() func() int {
 // timerOf returns the pending timer of a key, or nil.
 func (w *world) timerOf(k pipeline.Key) *timer {
 	GinkgoHelper()
-	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
+	stream := suitetest.Must(w.js.Stream(w.ctx, pipeline.Requests))
 	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	Expect(err).NotTo(HaveOccurred())
-	due := must(pipeline.DecodeDue(k, m.Data))
-	at := must(time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at ")))
+	due := suitetest.Must(pipeline.DecodeDue(k, m.Data))
+	at := suitetest.Must(time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get("Nats-Schedule"), "@at ")))
 	return &timer{Due: due, at: at, header: m.Header}
 }
 
@@ -118,27 +105,17 @@ func (w *world) waiting(keys []pipeline.Key) (waiting []pipeline.Key) {
 
 func (w *world) timer() *timer { GinkgoHelper(); return w.timerOf(key) }
 
-// messages returns the messages of a stream by sequence.
-func (w *world) messages(name string) (all []*jetstream.RawStreamMsg) {
+// messages returns the messages of a stream, oldest first.
+func (w *world) messages(stream string) []*jetstream.RawStreamMsg {
 	GinkgoHelper()
-	stream := must(w.js.Stream(w.ctx, name))
-	state := stream.CachedInfo().State
-	for seq := max(state.FirstSeq, 1); seq <= state.LastSeq; seq++ {
-		m, err := stream.GetMsg(w.ctx, seq)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		Expect(err).NotTo(HaveOccurred())
-		all = append(all, m)
-	}
-	return all
+	return natstest.Messages(GinkgoTB(), w.js, stream)
 }
 
 // contents returns the number of published bodies.
 func (w *world) contents() int {
 	GinkgoHelper()
-	stream := must(w.js.Stream(w.ctx, pipeline.Results))
-	info := must(stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
+	stream := suitetest.Must(w.js.Stream(w.ctx, pipeline.Results))
+	info := suitetest.Must(stream.Info(w.ctx, jetstream.WithSubjectFilter("curl.result.content.>")))
 	return len(info.State.Subjects)
 }
 
@@ -148,7 +125,7 @@ func (w *world) results() (all []*v1.Result) {
 	for _, m := range w.messages(pipeline.Results) {
 		_, k, err := pipeline.ParseSubject(m.Subject)
 		Expect(err).NotTo(HaveOccurred())
-		all = append(all, must(pipeline.DecodeResult(k, m.Data)))
+		all = append(all, suitetest.Must(pipeline.DecodeResult(k, m.Data)))
 	}
 	return all
 }
@@ -190,8 +167,8 @@ func (w *world) deadLetter() *v1.DeadLetter {
 // pending returns the number of undelivered and unacknowledged messages. The broker may count a published one late.
 func (w *world) pending() uint64 {
 	GinkgoHelper()
-	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	info := must(consumer.Info(w.ctx))
+	consumer := suitetest.Must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	info := suitetest.Must(consumer.Info(w.ctx))
 	if n := info.NumPending + uint64(info.NumAckPending); n > 0 || info.Delivered.Stream >= w.published.Load() {
 		return n
 	}
@@ -222,12 +199,6 @@ func TestEngine(t *testing.T) { suitetest.Run(t, "Engine") }
 
 var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}
-
 // world is a broker with the streams of the pipeline.
 type world struct {
 	ctx    context.Context //nolint:containedctx // a world lives as long as its spec
@@ -251,7 +222,7 @@ func newWorld(o natstest.Options, t pipeline.Topology) *world {
 	w.clock.nanoseconds.Store(time.Now().Add(time.Hour).Truncate(time.Second).UnixNano())
 	w.end = sync.OnceFunc(func() { close(w.ending) })
 	w.js = w.connect()
-	w.epoch = must(pipeline.Ensure(ctx, w.js, t))
+	w.epoch = suitetest.Must(pipeline.Ensure(ctx, w.js, t))
 	w.client = pipeline.NewClient(w.js)
 	return w
 }
@@ -269,6 +240,11 @@ func (c *clock) Now() time.Time { return time.Unix(0, c.nanoseconds.Load()) }
 func (c *clock) Advance(d time.Duration) { c.nanoseconds.Add(int64(d)) }
 
 var key = pipeline.Key{Namespace: "default", Name: "cool.map", Key: "my.data"}
+
+// w is the world of the current spec.
+var w *world
+
+var _ = BeforeEach(func() { w = newWorld(natstest.Options{}, pipeline.Topology{}) })
 
 // want returns a want of the key for a URL.
 func (w *world) want(url string, change ...func(*v1.Want)) *v1.Want {
@@ -289,7 +265,7 @@ func (w *world) publish(want *v1.Want) uint64 {
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	sequence := must(w.client.PublishWant(w.ctx, want, last))
+	sequence := suitetest.Must(w.client.PublishWant(w.ctx, want, last))
 	w.published.Store(sequence)
 	return sequence
 }
@@ -298,11 +274,11 @@ func (w *world) publish(want *v1.Want) uint64 {
 func (w *world) fire(due *v1.Due) uint64 {
 	GinkgoHelper()
 	k := pipeline.KeyOf(due.GetWant())
-	m := &nats.Msg{Subject: k.Due(), Header: nats.Header{}, Data: must(proto.Marshal(due))}
+	m := &nats.Msg{Subject: k.Due(), Header: nats.Header{}, Data: suitetest.Must(proto.Marshal(due))}
 	if t := w.timerOf(k); t != nil && t.header["traceparent"] != nil {
 		m.Header["traceparent"] = t.header["traceparent"]
 	}
-	sequence := must(w.js.PublishMsg(w.ctx, m)).Sequence
+	sequence := suitetest.Must(w.js.PublishMsg(w.ctx, m)).Sequence
 	w.published.Store(sequence)
 	return sequence
 }
@@ -348,7 +324,7 @@ func (w *world) replicaLags() (catchUp func()) {
 // answersReads determines whether the server itself responds.
 func (w *world) answersReads(yes bool) {
 	GinkgoHelper()
-	stream := must(w.js.Stream(w.ctx, pipeline.Requests))
+	stream := suitetest.Must(w.js.Stream(w.ctx, pipeline.Requests))
 	config := stream.CachedInfo().Config
 	config.AllowDirect = yes
 	Expect(w.js.UpdateStream(w.ctx, config)).Error().NotTo(HaveOccurred())
@@ -423,7 +399,6 @@ type fetcherOptions struct {
 	get      get.Config
 	clock    engine.Clock
 	local    func() time.Time
-	log      io.Writer
 	draining chan struct{}
 	js       jetstream.JetStream
 	registry *prometheus.Registry
@@ -437,6 +412,7 @@ type fetcher struct {
 	*engine.Engine
 	world *world
 	slots *throttle.Throttle
+	log   *gbytes.Buffer
 	drain func()
 	fetcherOptions
 }
@@ -461,7 +437,6 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 		get:      get.Defaults(),
 		clock:    clockOf(w.clock.Now),
 		local:    w.clock.Now,
-		log:      GinkgoWriter,
 		draining: make(chan struct{}),
 		registry: prometheus.NewRegistry(),
 	}
@@ -471,20 +446,20 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	if o.js == nil {
 		o.js = w.connect()
 	}
-	gate := must(egress.New(o.egress, egress.Deps{}))
+	gate := suitetest.Must(egress.New(o.egress, egress.Deps{}))
 	metrics := engine.NewMetrics(metric.New(o.registry, "fetcher"))
-	getter := must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
+	getter := suitetest.Must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
-	slots := throttle.New(o.limits)
+	slots, log := throttle.New(o.limits), gbytes.NewBuffer()
 	e := engine.New(o.config, engine.Deps{
 		Client: pipeline.NewClient(o.js), Getter: getter, Throttle: slots, Draining: o.draining,
-		Clock: o.clock, Local: o.local, Random: func() float64 { return 0.5 }, Log: zerolog.New(o.log), Metrics: metrics,
-		Tracer: o.tracer, Signatures: o.signatures,
+		Clock: o.clock, Local: o.local, Random: func() float64 { return 0.5 }, Metrics: metrics,
+		Log: zerolog.New(io.MultiWriter(log, GinkgoWriter)), Tracer: o.tracer, Signatures: o.signatures,
 	})
-	f := &fetcher{Engine: e, world: w, slots: slots, fetcherOptions: o}
+	f := &fetcher{Engine: e, world: w, slots: slots, log: log, fetcherOptions: o}
 	f.drain = sync.OnceFunc(func() { close(f.draining) })
 	DeferCleanup(func() { f.drain(); slots.Stop() })
 	return f
@@ -507,27 +482,25 @@ func (f *fetcher) run() (stop func()) {
 }
 
 // parked returns the number of parked attempts with a cause.
-func (f *fetcher) parked(cause string) int {
-	return int(f.metric("curlmethat_fetcher_parked_total", cause))
+func (f *fetcher) parked(cause string) func() (float64, error) {
+	return f.value(`parked_total{cause="` + cause + `"}`)
 }
 
-// metric returns a counter or gauge with at most one label value.
-func (f *fetcher) metric(name, label string) float64 {
-	GinkgoHelper()
-	for series, value := range must(suitetest.Metrics(f.registry)) {
-		if of, labels, _ := strings.Cut(series, "{"); of == name && (label == "" || strings.Contains(labels, `"`+label+`"`)) {
-			return value
-		}
-	}
-	Fail("no metric " + name + " " + label)
-	return 0
+// value returns the sum of our series with a prefix.
+func (f *fetcher) value(series string) func() (float64, error) {
+	return func() (float64, error) { return suitetest.MetricValue(f.registry, "curlmethat_fetcher_"+series) }
+}
+
+// logged counts the lines of the log with a text.
+func (f *fetcher) logged(text string) func() int {
+	return func() int { return suitetest.Lines(f.log, text) }
 }
 
 // next takes one message from the consumer.
 func (w *world) next() jetstream.Msg {
 	GinkgoHelper()
-	consumer := must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	return must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
+	consumer := suitetest.Must(w.js.Consumer(w.ctx, pipeline.Requests, pipeline.FetcherConsumer))
+	return suitetest.Must(consumer.Next(jetstream.FetchMaxWait(5 * time.Second)))
 }
 
 // fetch publishes a want, makes the fetcher handle it, and returns its sequence.
