@@ -17,27 +17,27 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("Consume", func() {
 	It("waits until the consumer exists, and reports that once", func(ctx SpecContext) {
-		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
+		blank(natstest.Options{})
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.states()[0]).To(MatchError(jetstream.ErrStreamNotFound))
 		Consistently(r.states, time.Second).Should(HaveLen(1), "each retry would report it again")
 
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		must(pipeline.NewClient(js).PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
 		Eventually(r.handled).Should(ConsistOf(key.Want()))
 		Eventually(r.states).Should(HaveLen(2))
 		Expect(r.states()[1]).NotTo(HaveOccurred())
 	})
 
 	It("reports that it does not read while the consumer is missing", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
 		Expect(r.state()).NotTo(HaveOccurred())
@@ -49,8 +49,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("handles up to Concurrency messages at a time", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		publishWants(ctx, pipeline.NewClient(js), 50, 10)
+		publishWants(ctx, 50, 10)
 		var now, most atomic.Int32
 		full := make(chan struct{})
 		fill := sync.OnceFunc(func() { close(full) })
@@ -67,10 +66,9 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("handles up to MaxBytes at a time, and a larger message alone", func(ctx SpecContext) {
-		js, c := ensured()
 		const bound = 100 << 10
 		for n, size := range []int{40 << 10, 40 << 10, 150 << 10, 40 << 10, 40 << 10, 40 << 10, 150 << 10, 150 << 10, 10} {
-			Expect(c.PublishResult(ctx, content(natstest.Numbered(n), uint64(n+1), size))).To(Succeed())
+			Expect(client.PublishResult(ctx, content(natstest.Numbered(n), uint64(n+1), size))).To(Succeed())
 		}
 		var now, most, atOnce, mostAtOnce atomic.Int32
 		r := consume(ctx, js, pipeline.ConsumeOptions{
@@ -89,8 +87,7 @@ var _ = Describe("Consume", func() {
 	})
 
 	It("on shutdown returns waiting messages at once, and finishes the others", func(ctx SpecContext) {
-		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		publishWants(ctx, pipeline.NewClient(js), 20, 10)
+		publishWants(ctx, 20, 10)
 		finish := make(chan struct{})
 		var cancelled atomic.Bool
 		stopping, stop := context.WithCancel(ctx)
@@ -100,12 +97,12 @@ var _ = Describe("Consume", func() {
 		}))
 		Eventually(first.begun).Should(HaveLen(4))
 		// More messages wait in the buffer, and one waits for a slot.
-		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 5))
+		Eventually(func() int { return outstanding(ctx) }).Should(BeNumerically(">", 5))
 
 		stop()
 		var mu sync.Mutex
 		deliveries := map[string]uint64{}
-		second := consume(ctx, natstest.Connect(GinkgoTB(), s),
+		second := consume(ctx, natstest.Connect(GinkgoTB(), server),
 			fetcher, acking(func(_ context.Context, m *pipeline.Delivery) {
 				defer GinkgoRecover()
 				mu.Lock()
@@ -121,60 +118,55 @@ var _ = Describe("Consume", func() {
 		Eventually(first.done).Should(BeClosed())
 		Expect(first.handled()).To(HaveLen(4))
 		Expect(cancelled.Load()).To(BeFalse())
-		Eventually(func() int { return outstanding(ctx, js) }).Should(BeZero())
+		Eventually(func() int { return outstanding(ctx) }).Should(BeZero())
 		Consistently(second.handled, 300*time.Millisecond).Should(HaveLen(16))
 	})
 
 	It("treats a paused consumer like one without messages", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		r := consume(ctx, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
-		must(js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour)))
-		publishWants(ctx, pipeline.NewClient(js), 1, 10)
+		suitetest.Must(js.PauseConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer, time.Now().Add(time.Hour)))
+		publishWants(ctx, 1, 10)
 		Consistently(r.handled, 3*time.Second).Should(BeEmpty())
-		must(js.ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+		suitetest.Must(js.ResumeConsumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
 		Eventually(r.handled).Should(HaveLen(1))
 		Expect(r.states()).To(HaveLen(1))
 	})
 
 	It("continues soon after a request for messages was lost, and does not report that", func(ctx SpecContext) {
-		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
-		publishWants(ctx, pipeline.NewClient(js), 20, 10)
-		broken := &losing{server: s, lost: 2}
-		r := consume(ctx, natstest.Connect(GinkgoTB(), s, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
+		suitetest.Must(js.Conn().Subscribe(lostRequests+">", func(*nats.Msg) {})) // otherwise the server reports the loss
+		publishWants(ctx, 20, 10)
+		broken := &losing{server: server, lost: 2}
+		r := consume(ctx, natstest.Connect(GinkgoTB(), server, nats.InProcessServer(broken)), fetcher, always(pipeline.Ack()))
 		Eventually(r.handled, 5*time.Second).Should(HaveLen(20))
 		Expect(broken.requests.Load()).To(BeNumerically(">", broken.lost))
 		Expect(r.states()).To(HaveExactElements(BeNil()))
 	})
 
 	It("ends while the server is unavailable", func(ctx SpecContext) {
-		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		stopping, stop := context.WithCancel(ctx)
 		r := consume(stopping, js, fetcher, always(pipeline.Ack()))
 		Eventually(r.states).Should(HaveLen(1))
-		s.Stop()
+		server.Stop()
 		stop()
 		Eventually(r.done, soon).Should(BeClosed())
 	})
 
 	It("loses no message while all slots are busy for longer than the heartbeat interval", func(ctx SpecContext) {
-		s, _, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		var faults atomic.Int32
-		js := natstest.Connect(GinkgoTB(), s,
+		js = natstest.Connect(GinkgoTB(), server,
 			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) { faults.Add(1) }))
-		c := pipeline.NewClient(js)
 		finish := make(chan struct{})
 		r := consume(ctx, js, fetcher,
 			acking(func(context.Context, *pipeline.Delivery) { <-finish }))
-		publishWants(ctx, c, 4, 10)
+		publishWants(ctx, 4, 10)
 		Eventually(r.begun).Should(HaveLen(4))
 		wait(ctx, 4*time.Second) // heartbeats and the end of a request arrive
 
 		for n := range 4 {
-			must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(10+n), "https://a.example"), 0))
+			suitetest.Must(client.PublishWant(ctx, natstest.Want(natstest.Numbered(10+n), "https://a.example"), 0))
 		}
-		Eventually(func() int { return outstanding(ctx, js) }).Should(BeNumerically(">", 4))
+		Eventually(func() int { return outstanding(ctx) }).Should(BeNumerically(">", 4))
 		close(finish)
 		Eventually(r.handled, soon).Should(HaveLen(8), "AckWait is 30 s")
 		Expect(faults.Load()).To(BeZero())
@@ -204,10 +196,9 @@ func (l *losing) Write(b []byte) (int, error) {
 }
 
 // outstanding returns the number of unacknowledged messages of the fetchers.
-func outstanding(ctx context.Context, js jetstream.JetStream) int {
+func outstanding(ctx context.Context) int {
 	GinkgoHelper()
-	c := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	return c.CachedInfo().NumAckPending
+	return suitetest.Must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).CachedInfo().NumAckPending
 }
 
 // raise sets most to n if n is larger.
@@ -233,7 +224,7 @@ const soon = 20 * time.Second
 // watchAcks returns a function that returns the acknowledgements that were sent to the server.
 func watchAcks(nc *nats.Conn) func() []string {
 	GinkgoHelper()
-	acks := must(nc.SubscribeSync("$JS.ACK.>"))
+	acks := suitetest.Must(nc.SubscribeSync("$JS.ACK.>"))
 	Expect(nc.Flush()).To(Succeed())
 	var sent []string
 	return func() []string {
@@ -252,21 +243,13 @@ func (unacknowledged) Ack() error { return nil }
 
 // M1: every message is acknowledged, rescheduled, or stored with its reason.
 var _ = Describe("Consume with dispositions", func() {
-	var (
-		js   jetstream.JetStream
-		c    *pipeline.Client
-		acks func() []string
-	)
-	BeforeEach(func() {
-		s, own, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		js, c = own, pipeline.NewClient(own)
-		acks = watchAcks(natstest.Connect(GinkgoTB(), s).Conn())
-	})
+	var acks func() []string
+	BeforeEach(func() { acks = watchAcks(natstest.Connect(GinkgoTB(), server).Conn()) })
 	publish := func(ctx context.Context, k pipeline.Key) {
 		GinkgoHelper()
-		must(c.PublishWant(ctx, natstest.Want(k, "https://a.example/x?token=secret"), 0))
+		suitetest.Must(client.PublishWant(ctx, natstest.Want(k, "https://a.example/x?token=secret"), 0))
 	}
-	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx, js) } }
+	pending := func(ctx context.Context) func() int { return func() int { return outstanding(ctx) } }
 
 	DescribeTable("retries a message",
 		func(ctx SpecContext, first pipeline.Disposition, word, ack string) {
@@ -293,9 +276,9 @@ var _ = Describe("Consume with dispositions", func() {
 		r := consume(ctx, js, fetcher, always(pipeline.DeadLetter(why)))
 		Eventually(r.ended).Should(HaveExactElements("dead_letter"))
 		Eventually(pending(ctx)).Should(BeZero())
-		Expect(deadLetters(ctx, c)).To(under("WriteFailed"))
+		Expect(deadLetters()).To(under("WriteFailed"))
 		kept := new(v1.DeadLetter)
-		Expect(proto.Unmarshal(deadLetters(ctx, c)[0].Data, kept)).To(Succeed())
+		Expect(proto.Unmarshal(deadLetters()[0].Data, kept)).To(Succeed())
 		Expect(kept.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
 		Expect(kept.GetSubject()).To(Equal(key.Want()))
 		Expect(kept.GetPayload()).NotTo(BeEmpty())
@@ -303,13 +286,13 @@ var _ = Describe("Consume with dispositions", func() {
 
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {
 		publish(ctx, key)
-		consumer := must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-		m := must(consumer.Next())
+		consumer := suitetest.Must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
+		m := suitetest.Must(consumer.Next())
 		handling := pipeline.NewConsumer(js, fetcher, always(pipeline.DeadLetter(pipeline.ErrMalformed)))
 		for range 2 {
 			Expect(handling.Handle(ctx, unacknowledged{m}).String()).To(Equal("dead_letter"))
 		}
-		Expect(deadLetters(ctx, c)).To(HaveLen(1))
+		Expect(deadLetters()).To(HaveLen(1))
 	})
 
 	It("retries a message whose dead letter cannot be published", func(ctx SpecContext) {
@@ -318,9 +301,9 @@ var _ = Describe("Consume with dispositions", func() {
 		r := consume(ctx, js, fetcher, always(pipeline.DeadLetter(pipeline.ErrMalformed)))
 		Eventually(r.ended).Should(HaveExactElements("retry"))
 		Expect(r.errors()[0]).To(MatchError(ContainSubstring("publish dead letter")))
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Eventually(r.ended).Should(HaveExactElements("retry", "dead_letter"))
-		Expect(deadLetters(ctx, c)).To(HaveLen(1))
+		Expect(deadLetters()).To(HaveLen(1))
 	})
 
 	It("retries a message whose handler panics, and continues with others", func(ctx SpecContext) {
@@ -358,13 +341,9 @@ var _ = Describe("Consume with dispositions", func() {
 })
 
 // deadLetters returns all dead letters.
-func deadLetters(ctx context.Context, c *pipeline.Client) (all []pipeline.Message) {
+func deadLetters() []*jetstream.RawStreamMsg {
 	GinkgoHelper()
-	for m, err := range c.Scan(ctx, pipeline.Range{Stream: pipeline.Failures, Subject: ">"}) {
-		Expect(err).NotTo(HaveOccurred())
-		all = append(all, m)
-	}
-	return all
+	return natstest.Messages(GinkgoTB(), js, pipeline.Failures)
 }
 
 // under matches the only dead letter of the key by its reason.

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -34,37 +35,33 @@ var _ = DescribeTable("The flaw of NATS", func(version, flaw string) {
 
 var _ = Describe("Ensure", func() {
 	It("creates the streams and consumers", func(ctx SpecContext) {
-		s := natstest.Broker(GinkgoTB(), natstest.Options{})
-		js := natstest.Connect(GinkgoTB(), s)
-		epoch := must(pipeline.Ensure(ctx, js, pipeline.Topology{MaxResultBytes: 1 << 20}))
+		ensure(pipeline.Topology{MaxResultBytes: 1 << 20})
 
-		requests := stream(ctx, js, pipeline.Requests)
+		requests := stream(ctx, pipeline.Requests)
 		Expect(epoch).To(Equal(requests.CachedInfo().Created.UnixMilli()))
 		expectRequests(requests.CachedInfo().Config)
 
-		results := config(ctx, js, pipeline.Results)
+		results := config(ctx, pipeline.Results)
 		Expect(results.Retention).To(Equal(jetstream.WorkQueuePolicy))
 		Expect(results.Discard).To(Equal(jetstream.DiscardNew))
 		Expect(results.MaxBytes).To(BeEquivalentTo(1 << 20))
 
-		failures := config(ctx, js, pipeline.Failures)
+		failures := config(ctx, pipeline.Failures)
 		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
 
 		for of, name := range map[string]string{
 			pipeline.Requests: pipeline.FetcherConsumer,
 			pipeline.Results:  pipeline.WriterConsumer,
 		} {
-			c := must(js.Consumer(ctx, of, name))
+			c := suitetest.Must(js.Consumer(ctx, of, name))
 			Expect(c.CachedInfo().Config.AckPolicy).To(Equal(jetstream.AckExplicitPolicy))
 			Expect(c.CachedInfo().Config.AckWait).To(Equal(pipeline.AckWait))
 		}
 	})
 
 	It("writes nothing if everything exists", func(ctx SpecContext) {
-		s, js, first := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		seen := apiCalls(s, js)
-		again := must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		Expect(again).To(Equal(first))
+		seen := apiCalls()
+		Expect(pipeline.Ensure(ctx, js, pipeline.Topology{})).To(Equal(epoch))
 		Expect(seen()).To(ConsistOf(
 			"$JS.API.STREAM.INFO.CURL_REQUESTS", "$JS.API.CONSUMER.INFO.CURL_REQUESTS.fetcher",
 			"$JS.API.STREAM.INFO.CURL_RESULTS", "$JS.API.CONSUMER.INFO.CURL_RESULTS.writer",
@@ -73,10 +70,9 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("writes nothing after it has updated a stream", func(ctx SpecContext) {
-		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		fetchers := consumer(ctx, js)
+		fetchers := consumer(ctx)
 		fetchers.MaxAckPending = 7
-		must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
+		suitetest.Must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
 		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
 		for range 2 { // Compare changes nothing
 			Expect(pipeline.Differences(ctx, js, other)).To(ConsistOf(
@@ -85,22 +81,21 @@ var _ = Describe("Ensure", func() {
 				ContainSubstring("stream CURL_FAILURES does not have the configuration"),
 			))
 		}
-		must(pipeline.Ensure(ctx, js, other))
-		Expect(config(ctx, js, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(config(ctx, js, pipeline.Failures).MaxBytes).To(BeEquivalentTo(2 << 20))
-		Expect(config(ctx, js, pipeline.Failures).MaxAge).To(Equal(time.Hour))
-		Expect(consumer(ctx, js).MaxAckPending).To(Equal(64 << 10))
+		suitetest.Must(pipeline.Ensure(ctx, js, other))
+		Expect(config(ctx, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(config(ctx, pipeline.Failures).MaxBytes).To(BeEquivalentTo(2 << 20))
+		Expect(config(ctx, pipeline.Failures).MaxAge).To(Equal(time.Hour))
+		Expect(consumer(ctx).MaxAckPending).To(Equal(64 << 10))
 
-		seen := apiCalls(s, js)
-		must(pipeline.Ensure(ctx, js, other))
+		seen := apiCalls()
+		suitetest.Must(pipeline.Ensure(ctx, js, other))
 		Expect(seen()).To(HaveEach(ContainSubstring(".INFO.")))
 	})
 
 	It("keeps raised limits if none are given, and creates new streams with the defaults", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		limits := func() []int64 {
 			GinkgoHelper()
-			results, failures := config(ctx, js, pipeline.Results), config(ctx, js, pipeline.Failures)
+			results, failures := config(ctx, pipeline.Results), config(ctx, pipeline.Failures)
 			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge)}
 		}
 		const day = int64(24 * time.Hour)
@@ -109,39 +104,36 @@ var _ = Describe("Ensure", func() {
 			MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
 		}
 		for _, topology := range []pipeline.Topology{raised, {}} {
-			must(pipeline.Ensure(ctx, js, topology))
+			suitetest.Must(pipeline.Ensure(ctx, js, topology))
 			Expect(limits()).To(Equal([]int64{5 << 30, 2 << 30, 30 * day}))
 			Expect(pipeline.Differences(ctx, js, pipeline.Topology{})).To(BeEmpty())
 		}
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(limits()).To(Equal([]int64{4 << 30, 2 << 30, 30 * day}))
 	})
 
 	It("with KeepExisting creates only missing streams", func(ctx SpecContext) {
-		s, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
-		seen := apiCalls(s, js)
+		seen := apiCalls()
 		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
-		must(pipeline.Ensure(ctx, js, other))
+		suitetest.Must(pipeline.Ensure(ctx, js, other))
 		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS",
 			"$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
 		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"),
 			ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
-		Expect(config(ctx, js, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(config(ctx, js, pipeline.Failures).MaxAge).To(Equal(14 * 24 * time.Hour))
+		Expect(config(ctx, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
+		Expect(config(ctx, pipeline.Failures).MaxAge).To(Equal(14 * 24 * time.Hour))
 	})
 
 	DescribeTable("updates a consumer that cannot be read", func(ctx SpecContext, change func(*jetstream.ConsumerConfig)) {
-		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		required := consumer(ctx, js)
+		required := consumer(ctx)
 		changed := required
 		change(&changed)
-		must(js.UpdateConsumer(ctx, pipeline.Requests, changed))
-		Expect(consumer(ctx, js)).NotTo(Equal(required))
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		Expect(consumer(ctx, js)).To(Equal(required))
+		suitetest.Must(js.UpdateConsumer(ctx, pipeline.Requests, changed))
+		Expect(consumer(ctx)).NotTo(Equal(required))
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		Expect(consumer(ctx)).To(Equal(required))
 	},
 		Entry("by its batch", func(c *jetstream.ConsumerConfig) { c.MaxRequestBatch = 1 }),
 		Entry("by its expiry", func(c *jetstream.ConsumerConfig) { c.MaxRequestExpires = time.Second }),
@@ -154,7 +146,7 @@ var _ = Describe("Ensure", func() {
 	)
 
 	It("updates older streams and keeps the operator's settings", func(ctx SpecContext) {
-		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
+		blank(natstest.Options{})
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: pipeline.Requests, Subjects: []string{"curl.want.>"}, MaxMsgsPerSubject: 5, MaxAge: time.Hour,
 			MaxMsgs: 100, MaxBytes: 1 << 20, NoAck: true,
@@ -172,14 +164,14 @@ var _ = Describe("Ensure", func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 
-		have := config(ctx, js, pipeline.Requests)
+		have := config(ctx, pipeline.Requests)
 		expectRequests(have)
 		Expect(have.Metadata).To(HaveKeyWithValue("team", "platform"))
 		Expect(have.Placement).To(HaveField("Tags", []string{"ssd"}))
 
-		c := consumer(ctx, js)
+		c := consumer(ctx)
 		Expect(c.FilterSubjects).To(ConsistOf("curl.want.>", "curl.due.>"))
 		Expect(c.FilterSubject).To(BeEmpty())
 		Expect(c.AckWait).To(Equal(pipeline.AckWait))
@@ -191,9 +183,9 @@ var _ = Describe("Ensure", func() {
 	})
 
 	DescribeTable("reports properties that cannot be changed, and the fix:",
-		func(ctx SpecContext, prepare func(context.Context, jetstream.JetStream), texts ...string) {
-			js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{}))
-			prepare(ctx, js)
+		func(ctx SpecContext, prepare func(context.Context), texts ...string) {
+			blank(natstest.Options{})
+			prepare(ctx)
 			_, err := pipeline.Ensure(ctx, js, pipeline.Topology{})
 			Expect(err).To(MatchError(pipeline.ErrIncompatible))
 			for _, text := range texts {
@@ -223,12 +215,12 @@ var _ = Describe("Ensure", func() {
 	)
 
 	It("creates the streams once under concurrent calls", func(ctx SpecContext) {
-		s := natstest.Broker(GinkgoTB(), natstest.Options{})
+		blank(natstest.Options{})
 		const callers = 8
 		epochs := make(chan int64, callers)
 		var running sync.WaitGroup
 		for range callers {
-			js := natstest.Connect(GinkgoTB(), s)
+			js := natstest.Connect(GinkgoTB(), server)
 			running.Go(func() {
 				defer GinkgoRecover()
 				// A server that is creating a stream may respond to other requests too late.
@@ -250,26 +242,24 @@ var _ = Describe("Ensure", func() {
 	})
 
 	It("starts a new epoch with a new stream", func(ctx SpecContext) {
-		_, js, before := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
 		same, _, err := pipeline.Epoch(ctx, js)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(same).To(Equal(before))
+		Expect(same).To(Equal(epoch))
 
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
 		_, _, err = pipeline.Epoch(ctx, js)
 		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
-		after := must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-		Expect(after).To(BeNumerically(">", before))
+		after := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+		Expect(after).To(BeNumerically(">", epoch))
 	})
 
 	It("keeps the epoch across a restart and a purge", func(ctx SpecContext) {
-		s, js, before := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		must(pipeline.NewClient(js).PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
-		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
-		Expect(s.Restart()).To(Succeed())
-		epoch, first, err := pipeline.Epoch(ctx, natstest.Connect(GinkgoTB(), s))
+		suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
+		Expect(stream(ctx, pipeline.Requests).Purge(ctx)).To(Succeed())
+		Expect(server.Restart()).To(Succeed())
+		same, first, err := pipeline.Epoch(ctx, natstest.Connect(GinkgoTB(), server))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(epoch).To(Equal(before))
+		Expect(same).To(Equal(epoch))
 		Expect(first).To(BeEquivalentTo(2))
 	})
 })
@@ -287,50 +277,50 @@ func expectRequests(have jetstream.StreamConfig) {
 }
 
 // createStreams returns a function that creates the given streams.
-func createStreams(configs ...jetstream.StreamConfig) func(context.Context, jetstream.JetStream) {
-	return func(ctx context.Context, js jetstream.JetStream) {
+func createStreams(configs ...jetstream.StreamConfig) func(context.Context) {
+	return func(ctx context.Context) {
 		for _, c := range configs {
-			must(js.CreateStream(ctx, c))
+			suitetest.Must(js.CreateStream(ctx, c))
 		}
 	}
 }
 
 // replaceConsumer returns a function that creates everything and replaces a consumer of a stream.
-func replaceConsumer(stream string, by jetstream.ConsumerConfig) func(context.Context, jetstream.JetStream) {
-	return func(ctx context.Context, js jetstream.JetStream) {
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
+func replaceConsumer(stream string, by jetstream.ConsumerConfig) func(context.Context) {
+	return func(ctx context.Context) {
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(js.DeleteConsumer(ctx, stream, by.Durable)).To(Succeed())
 		if by.DeliverSubject == "" {
-			must(js.CreateConsumer(ctx, stream, by))
+			suitetest.Must(js.CreateConsumer(ctx, stream, by))
 		} else {
-			must(js.CreatePushConsumer(ctx, stream, by))
+			suitetest.Must(js.CreatePushConsumer(ctx, stream, by))
 		}
 	}
 }
 
 // stream looks up a stream.
-func stream(ctx context.Context, js jetstream.JetStream, name string) jetstream.Stream {
+func stream(ctx context.Context, name string) jetstream.Stream {
 	GinkgoHelper()
-	return must(js.Stream(ctx, name))
+	return suitetest.Must(js.Stream(ctx, name))
 }
 
 // config returns the configuration of a stream.
-func config(ctx context.Context, js jetstream.JetStream, name string) jetstream.StreamConfig {
+func config(ctx context.Context, name string) jetstream.StreamConfig {
 	GinkgoHelper()
-	return stream(ctx, js, name).CachedInfo().Config
+	return stream(ctx, name).CachedInfo().Config
 }
 
 // consumer returns the configuration of the fetchers' consumer.
-func consumer(ctx context.Context, js jetstream.JetStream) jetstream.ConsumerConfig {
+func consumer(ctx context.Context) jetstream.ConsumerConfig {
 	GinkgoHelper()
-	return must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).CachedInfo().Config
+	return suitetest.Must(js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)).CachedInfo().Config
 }
 
 // apiCalls records JetStream API calls. The returned function lists their subjects.
-func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
+func apiCalls() func() []string {
 	GinkgoHelper()
-	nc := natstest.Connect(GinkgoTB(), s).Conn()
-	sub := must(nc.SubscribeSync(">"))
+	nc := natstest.Connect(GinkgoTB(), server).Conn()
+	sub := suitetest.Must(nc.SubscribeSync(">"))
 	Expect(nc.Flush()).To(Succeed())
 	var subjects []string
 	return func() []string {
@@ -338,7 +328,7 @@ func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 		const mark = "end.of.calls" // arrives after everything else that js has sent
 		Expect(js.Conn().Publish(mark, nil)).To(Succeed())
 		for {
-			m := must(sub.NextMsg(10 * time.Second))
+			m := suitetest.Must(sub.NextMsg(10 * time.Second))
 			if m.Subject == mark {
 				return subjects
 			}
@@ -352,13 +342,9 @@ func apiCalls(s *natstest.Server, js jetstream.JetStream) func() []string {
 // Replicated streams check the conditions of a publish in another order, and against publishes in
 // flight. Any replica may respond to a read.
 var _ = Describe("A cluster of three servers", func() {
-	var (
-		servers []*natstest.Server
-		clients []*pipeline.Client
-		js      jetstream.JetStream
-	)
+	var clients []*pipeline.Client
 	BeforeEach(func() {
-		servers, _ = natstest.Cluster(GinkgoTB())
+		servers, _ := natstest.Cluster(GinkgoTB())
 		clients = nil
 		for _, s := range servers {
 			clients = append(clients, pipeline.NewClient(natstest.Connect(GinkgoTB(), s)))
@@ -373,10 +359,10 @@ var _ = Describe("A cluster of three servers", func() {
 			epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{Replicas: 3})
 			return err
 		}).WithTimeout(time.Minute).Should(Succeed())
-		again := must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
+		again := suitetest.Must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
 		Expect(again).To(Equal(epoch), "all servers report the same epoch")
 		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
-			Expect(config(ctx, js, name).Replicas).To(Equal(3))
+			Expect(config(ctx, name).Replicas).To(Equal(3))
 		}
 
 		By("when one of many different wants wins")
@@ -389,7 +375,7 @@ var _ = Describe("A cluster of three servers", func() {
 		for n := range 20 {
 			k, c := natstest.Numbered(n), clients[n%3]
 			want, other := natstest.Want(k, "https://a.example"), natstest.Want(k, "https://b.example")
-			seq := must(clients[0].PublishWant(ctx, want, 0))
+			seq := suitetest.Must(clients[0].PublishWant(ctx, want, 0))
 			Eventually(ctx, func() (uint64, error) { return c.PublishWant(ctx, want, 0) }).Should(Equal(seq))
 			Expect(c.PublishWant(ctx, other, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
 			var tomb uint64
@@ -403,18 +389,18 @@ var _ = Describe("A cluster of three servers", func() {
 
 		By("when timers of an unchanged want fire")
 		w := natstest.Want(natstest.Numbered(100), "https://a.example")
-		seq := must(clients[1].PublishWant(ctx, w, 0))
+		seq := suitetest.Must(clients[1].PublishWant(ctx, w, 0))
 		at := time.Now().Add(500 * time.Millisecond)
 		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq}, at)).Error().NotTo(HaveOccurred())
 		Expect(clients[2].SetTimer(ctx, &v1.Due{Want: w, WantSequence: seq - 1},
 			at)).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(fired(ctx, js, natstest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
+		Expect(fired(ctx, natstest.Numbered(100)).Time).To(And(BeTemporally(">=", at),
 			BeTemporally("<=", at.Add(lateness))))
 
 		By("when it stores results")
 		Expect(clients[1].PublishResult(ctx, content(key, 7, 10))).To(Succeed())
 		Eventually(func() uint64 {
-			return stream(ctx, js, pipeline.Results).CachedInfo().State.Msgs
+			return stream(ctx, pipeline.Results).CachedInfo().State.Msgs
 		}).Should(BeEquivalentTo(1))
 	}, SpecTimeout(3*time.Minute))
 })

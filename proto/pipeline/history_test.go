@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -25,25 +26,19 @@ var _ = Describe("The history", func() {
 		a.Keep(ctx, of, &v1.Version{Sha256: pipeline.Digest(body), Size: int64(n)}, []byte(body), strconv.Itoa(n))
 	}
 
+	kept := func() uint64 { return natstest.State(GinkgoTB(), js, pipeline.History).Msgs }
+
 	// archive returns an archive that must lose nothing.
-	archive := func(client *pipeline.Client) *pipeline.Archive {
-		return must(client.Archive(func(err error) {
+	archive := func() *pipeline.Archive {
+		return suitetest.Must(client.Archive(func(err error) {
 			defer GinkgoRecover()
 			Fail(err.Error())
 		}))
 	}
 
 	It("keeps the last ten versions of a key, and each body of a namespace once", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{HistoryBytes: 16 << 20})
-		client := pipeline.NewClient(js)
-		archive := archive(client)
-		state := func() (uint64, error) {
-			stream, err := js.Stream(ctx, pipeline.History)
-			if err != nil {
-				return 0, err
-			}
-			return stream.CachedInfo().State.Msgs, nil
-		}
+		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
+		archive := archive()
 		other := pipeline.Key{Namespace: key.Namespace, Name: "other", Key: "key"}
 		for n := range 12 {
 			body := fmt.Sprintf("body %d", n)
@@ -55,8 +50,8 @@ var _ = Describe("The history", func() {
 			Eventually(client.Versions).WithContext(ctx).WithArguments(of).
 				Should(ContainElement(HaveField("Size", BeEquivalentTo(11))))
 		}
-		Expect(state()).To(BeEquivalentTo(12 + 2*pipeline.HistoryVersions))
-		versions := must(client.Versions(ctx, key))
+		Expect(kept()).To(BeEquivalentTo(12 + 2*pipeline.HistoryVersions))
+		versions := suitetest.Must(client.Versions(ctx, key))
 		Expect(versions).To(HaveLen(pipeline.HistoryVersions))
 		Expect(versions[0].GetSize()).To(BeEquivalentTo(11), "the newest comes first")
 		Expect(client.Body(ctx, key.Namespace, pipeline.Digest("body 0"))).To(BeEquivalentTo("body 0"))
@@ -90,10 +85,9 @@ var _ = Describe("The history", func() {
 	})
 
 	It("takes no more than its bytes, and drops the oldest bodies first", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{HistoryBytes: 16 << 20})
-		client := pipeline.NewClient(js)
-		archive := archive(client)
-		stream := must(js.Stream(ctx, pipeline.History)).CachedInfo().Config
+		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
+		archive := archive()
+		stream := config(ctx, pipeline.History)
 		Expect([]any{stream.MaxBytes, stream.MaxAge}).To(HaveExactElements(int64(16<<20), 30*24*time.Hour))
 		body := func(n int) string { return strings.Repeat(fmt.Sprint(n%10), 900<<10) + fmt.Sprint(n) }
 		for n := range 20 {
@@ -104,25 +98,23 @@ var _ = Describe("The history", func() {
 		_, err := client.Body(ctx, key.Namespace, pipeline.Digest(body(0)))
 		Expect(err).To(MatchError(pipeline.ErrNoBody))
 		for _, bytes := range []int64{32 << 20, 16 << 20} {
-			must(pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: bytes}))
-			Expect(config(ctx, js, pipeline.History).MaxBytes).To(BeEquivalentTo(32<<20), "a raised limit stays")
+			suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: bytes}))
+			Expect(config(ctx, pipeline.History).MaxBytes).To(BeEquivalentTo(32<<20), "a raised limit stays")
 		}
 	})
 
 	It("needs at most 1.3 times the distinct content on disk", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{StoreDir: dir}))
-		must(pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: 1 << 30}))
-		archive := archive(pipeline.NewClient(js))
+		blank(natstest.Options{StoreDir: dir})
+		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: 1 << 30}))
+		archive := archive()
 		const keys, versions, size = 100, 5, 8 << 10
 		for n := range keys * versions {
 			body := make([]byte, size)
-			must(rand.Read(body))
+			suitetest.Must(rand.Read(body))
 			keep(ctx, archive, natstest.Numbered(n%keys), string(body), n)
 			if n%keys == keys-1 { // the archive drops versions if too many wait
-				Eventually(func() uint64 {
-					return must(js.Stream(ctx, pipeline.History)).CachedInfo().State.Msgs
-				}).Should(BeEquivalentTo(2 * (n + 1)))
+				Eventually(kept).Should(BeEquivalentTo(2 * (n + 1)))
 			}
 		}
 		bytes := int64(0)
@@ -141,7 +133,7 @@ var _ = Describe("The history", func() {
 	It("is left out if the disk of the server is too small, and everything else is created", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "nats.conf")
 		Expect(os.WriteFile(file, []byte("jetstream { max_file_store: 32MB }"), 0o600)).To(Succeed())
-		js := natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{ConfigFile: file}))
+		blank(natstest.Options{ConfigFile: file})
 		var refusals []error
 		small := pipeline.Topology{
 			MaxResultBytes: 16 << 20, MaxFailureBytes: 1 << 20, HistoryBytes: 1 << 30,
@@ -156,14 +148,12 @@ var _ = Describe("The history", func() {
 	})
 
 	It("is not created without bytes, and then has nothing", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		client := pipeline.NewClient(js)
 		Expect(client.Versions(ctx, key)).To(BeEmpty())
 		_, err := client.Body(ctx, key.Namespace, pipeline.Digest("any"))
 		Expect(err).To(MatchError(pipeline.ErrNoBody))
 		Expect(client.Bodies(func(err error) { Fail(err.Error()) }).Has(ctx, key.Namespace, "any")).To(BeFalse())
 		failed := make(chan error, 2)
-		archive := must(client.Archive(func(err error) { failed <- err }))
+		archive := suitetest.Must(client.Archive(func(err error) { failed <- err }))
 		keep(ctx, archive, key, "any", 0)
 		Eventually(failed).Should(Receive())
 	})

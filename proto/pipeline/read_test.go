@@ -13,27 +13,27 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("Loading", func() {
 	It("fails without a stream", func(ctx SpecContext) {
-		c := pipeline.NewClient(natstest.Connect(GinkgoTB(), natstest.Broker(GinkgoTB(), natstest.Options{})))
-		Expect(c.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
+		blank(natstest.Options{})
+		Expect(client.LoadWants(ctx, func(pipeline.Message) error { return nil })).To(MatchError(jetstream.ErrStreamNotFound))
 	})
 
 	It("returns the last message of each of 5,000 wants, tombstones included, in stream order", func(ctx SpecContext) {
-		_, c := ensured()
 		const wants = 5000
-		publishWants(ctx, c, wants, 300)
+		publishWants(ctx, wants, 300)
 		tombs := map[string]uint64{}
 		for n := 0; n < wants; n += 100 {
 			k := natstest.Numbered(n)
-			tombs[k.Want()] = must(c.PublishTombstone(ctx, k, sequence(ctx, c, k)))
+			tombs[k.Want()] = suitetest.Must(client.PublishTombstone(ctx, k, sequence(ctx, k)))
 		}
 
 		var loaded []pipeline.Message
-		Expect(c.LoadWants(ctx, func(m pipeline.Message) error { loaded = append(loaded, m); return nil })).To(Succeed())
+		Expect(client.LoadWants(ctx, func(m pipeline.Message) error { loaded = append(loaded, m); return nil })).To(Succeed())
 		Expect(loaded).To(HaveLen(wants))
 		subjects := map[string]bool{}
 		before := uint64(0)
@@ -45,7 +45,7 @@ var _ = Describe("Loading", func() {
 			subjects[e.Subject] = true
 			_, k, err := pipeline.ParseSubject(e.Subject)
 			Expect(err).NotTo(HaveOccurred())
-			w := must(pipeline.DecodeWant(k, e.Data))
+			w := suitetest.Must(pipeline.DecodeWant(k, e.Data))
 			if tomb, ok := tombs[e.Subject]; ok != (w == nil) || ok && tomb != e.Sequence {
 				Fail("tombstone and want of " + e.Subject + " are mixed up")
 			}
@@ -55,21 +55,19 @@ var _ = Describe("Loading", func() {
 	})
 
 	It("counts timers", func(ctx SpecContext) {
-		js, c := ensured()
 		for n := range 3 {
 			due := natstest.Due(GinkgoTB(), js, natstest.Numbered(n))
-			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+			suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		}
-		Expect(c.CountTimers(ctx)).To(BeEquivalentTo(3))
+		Expect(client.CountTimers(ctx)).To(BeEquivalentTo(3))
 	})
 
 	It("ends if the remaining messages are removed meanwhile", func(ctx SpecContext) {
-		js, c := ensured()
 		const wants = 300
-		publishWants(ctx, c, wants, 60<<10) // more than fits into one batch
-		requests := stream(ctx, js, pipeline.Requests)
+		publishWants(ctx, wants, 60<<10) // more than fits into one batch
+		requests := stream(ctx, pipeline.Requests)
 		loaded := 0
-		Expect(c.LoadWants(ctx, func(pipeline.Message) error {
+		Expect(client.LoadWants(ctx, func(pipeline.Message) error {
 			if loaded++; loaded == 1 {
 				return requests.Purge(ctx)
 			}
@@ -79,16 +77,15 @@ var _ = Describe("Loading", func() {
 	}, SpecTimeout(time.Minute))
 
 	It("stops with the callback's error, and with the context's", func(ctx SpecContext) {
-		_, c := ensured()
-		publishWants(ctx, c, 50, 10)
+		publishWants(ctx, 50, 10)
 		broken := errors.New("broken")
 		calls := 0
-		Expect(c.LoadWants(ctx, func(pipeline.Message) error { calls++; return broken })).To(MatchError(broken))
+		Expect(client.LoadWants(ctx, func(pipeline.Message) error { calls++; return broken })).To(MatchError(broken))
 		Expect(calls).To(Equal(1))
 
 		cancelled, cancel := context.WithCancel(ctx)
 		var inside, late atomic.Int32
-		Expect(c.LoadWants(cancelled, func(pipeline.Message) error {
+		Expect(client.LoadWants(cancelled, func(pipeline.Message) error {
 			inside.Add(1)
 			defer inside.Add(-1)
 			if cancelled.Err() != nil {
@@ -103,7 +100,7 @@ var _ = Describe("Loading", func() {
 })
 
 // publishWants publishes n wants, each of at least size bytes.
-func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
+func publishWants(ctx context.Context, n, size int) {
 	GinkgoHelper()
 	var running sync.WaitGroup
 	const publishers = 8
@@ -113,7 +110,7 @@ func publishWants(ctx context.Context, c *pipeline.Client, n, size int) {
 			for i := p; i < n; i += publishers {
 				w := natstest.Want(natstest.Numbered(i), "https://a.example")
 				w.Status = strings.Repeat("x", size)
-				must(c.PublishWant(ctx, w, 0))
+				suitetest.Must(client.PublishWant(ctx, w, 0))
 			}
 		})
 	}

@@ -27,17 +27,35 @@ var key = pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.
 // fetcher has the options of a fetcher.
 var fetcher = pipeline.ConsumeOptions{Stream: pipeline.Requests, Consumer: pipeline.FetcherConsumer, Concurrency: 4}
 
-// ensured returns a connection to a new broker with all streams and consumers, and a client on it.
-func ensured() (jetstream.JetStream, *pipeline.Client) {
+// server is the broker of the current spec, js a connection to it, and client a client on that.
+var (
+	server *natstest.Server
+	js     jetstream.JetStream
+	epoch  int64
+	client *pipeline.Client
+)
+
+var _ = BeforeEach(func() { ensure(pipeline.Topology{}) })
+
+// ensure runs a broker with all streams and consumers.
+func ensure(t pipeline.Topology) {
 	GinkgoHelper()
-	_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-	return js, pipeline.NewClient(js)
+	server, js, epoch = natstest.Ensured(GinkgoTB(), t)
+	client = pipeline.NewClient(js)
+}
+
+// blank runs a broker without streams.
+func blank(o natstest.Options) {
+	GinkgoHelper()
+	server = natstest.Broker(GinkgoTB(), o)
+	js = natstest.Connect(GinkgoTB(), server)
+	client = pipeline.NewClient(js)
 }
 
 // sequence returns the sequence of the want of a key.
-func sequence(ctx context.Context, c *pipeline.Client, k pipeline.Key) uint64 {
+func sequence(ctx context.Context, k pipeline.Key) uint64 {
 	GinkgoHelper()
-	_, seq, err := c.LastWant(ctx, k)
+	_, seq, err := client.LastWant(ctx, k)
 	Expect(err).NotTo(HaveOccurred())
 	return seq
 }
@@ -133,11 +151,4 @@ func consume(
 		Eventually(r.done).Should(BeClosed())
 	})
 	return r
-}
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -20,15 +21,6 @@ import (
 const lateness = 5 * time.Second
 
 var _ = Describe("A timer", func() {
-	var (
-		s  *natstest.Server
-		js jetstream.JetStream
-		c  *pipeline.Client
-	)
-	BeforeEach(func() {
-		s, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		c = pipeline.NewClient(js)
-	})
 	// wanted publishes a want and returns a due for it.
 	wanted := func(k pipeline.Key) *v1.Due {
 		GinkgoHelper()
@@ -44,15 +36,15 @@ var _ = Describe("A timer", func() {
 		for n := range timers {
 			// A time truncated to whole seconds would make most of them fire early.
 			at[n] = time.Now().Add(400*time.Millisecond + time.Duration(n)*77*time.Millisecond)
-			must(c.SetTimer(ctx, wanted(natstest.Numbered(n)), at[n]))
+			suitetest.Must(client.SetTimer(ctx, wanted(natstest.Numbered(n)), at[n]))
 		}
 		for n := range timers {
-			m := fired(ctx, js, natstest.Numbered(n))
+			m := fired(ctx, natstest.Numbered(n))
 			Expect(m.Time).To(BeTemporally(">=", at[n]))
 			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
-			Expect(last(ctx, js, natstest.Numbered(n).Timer())).To(BeNil())
-			due := must(pipeline.DecodeDue(natstest.Numbered(n), m.Data))
-			Expect(due.GetWantSequence()).To(Equal(sequence(ctx, c, natstest.Numbered(n))))
+			Expect(last(ctx, natstest.Numbered(n).Timer())).To(BeNil())
+			due := suitetest.Must(pipeline.DecodeDue(natstest.Numbered(n), m.Data))
+			Expect(due.GetWantSequence()).To(Equal(sequence(ctx, natstest.Numbered(n))))
 			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
 			Expect(due.GetFirstFailedAt().AsTime()).To(BeTemporally("==", time.Unix(1, 2)))
 			Expect(due.GetCached().GetEtag()).To(Equal(`"e"`))
@@ -63,117 +55,118 @@ var _ = Describe("A timer", func() {
 
 	It("fires at once if its time has passed", func(ctx SpecContext) {
 		now := time.Now()
-		must(c.SetTimer(ctx, wanted(key), now.Add(-time.Hour)))
-		Expect(fired(ctx, js, key).Time).To(BeTemporally("<=", now.Add(lateness)))
+		suitetest.Must(client.SetTimer(ctx, wanted(key), now.Add(-time.Hour)))
+		Expect(fired(ctx, key).Time).To(BeTemporally("<=", now.Add(lateness)))
 	})
 
 	DescribeTable("survives the server",
 		func(ctx SpecContext, end func() error, pause time.Duration) {
 			early, late := time.Now().Add(300*time.Millisecond), time.Now().Add(1200*time.Millisecond)
-			must(c.SetTimer(ctx, wanted(natstest.Numbered(1)), early))
-			must(c.SetTimer(ctx, wanted(natstest.Numbered(2)), late))
+			suitetest.Must(client.SetTimer(ctx, wanted(natstest.Numbered(1)), early))
+			suitetest.Must(client.SetTimer(ctx, wanted(natstest.Numbered(2)), late))
 			Expect(end()).To(Succeed())
 			Eventually(time.Now).WithPolling(5 * time.Millisecond).Should(BeTemporally(">=", early.Add(pause)))
-			Expect(s.Start()).To(Succeed())
+			Expect(server.Start()).To(Succeed())
 			back := time.Now()
 
-			js := natstest.Connect(GinkgoTB(), s)
-			overdue := fired(ctx, js, natstest.Numbered(1))
+			js = natstest.Connect(GinkgoTB(), server)
+			overdue := fired(ctx, natstest.Numbered(1))
 			Expect(overdue.Time).To(BeTemporally("<=", back.Add(lateness)))
-			pending := fired(ctx, js, natstest.Numbered(2))
+			pending := fired(ctx, natstest.Numbered(2))
 			Expect(pending.Time).To(BeTemporally(">=", late))
 			Expect(pending.Time).To(BeTemporally("<=", late.Add(lateness)))
 		},
-		Entry("being restarted", func() error { s.Stop(); return nil }, 100*time.Millisecond),
-		Entry("being killed", func() error { return s.Kill() }, 100*time.Millisecond),
+		Entry("being restarted", func() error { server.Stop(); return nil }, 100*time.Millisecond),
+		Entry("being killed", func() error { return server.Kill() }, 100*time.Millisecond),
 	)
 
 	It("is refused after its want was replaced or removed", func(ctx SpecContext) {
 		due := wanted(key)
-		next := must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
-		_, err := c.SetTimer(ctx, due, time.Now())
+		next := suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
+		_, err := client.SetTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
-		Expect(last(ctx, js, key.Timer())).To(BeNil())
+		Expect(last(ctx, key.Timer())).To(BeNil())
 
-		must(c.PublishTombstone(ctx, key, next))
+		suitetest.Must(client.PublishTombstone(ctx, key, next))
 		due.WantSequence = next
-		Expect(c.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
+		Expect(client.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
 
-		Expect(stream(ctx, js, pipeline.Requests).Purge(ctx)).To(Succeed())
-		Expect(c.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, js, key.Timer())).To(BeNil())
+		Expect(stream(ctx, pipeline.Requests).Purge(ctx)).To(Succeed())
+		Expect(client.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, key.Timer())).To(BeNil())
 	})
 
 	It("replaces the previous one", func(ctx SpecContext) {
 		due := wanted(key)
-		must(c.SetTimer(ctx, due, time.Now().Add(2*time.Second)))
+		suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(2*time.Second)))
 		at := time.Now().Add(2500 * time.Millisecond)
 		due.Attempts = 4
-		must(c.SetTimer(ctx, due, at))
-		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
+		suitetest.Must(client.SetTimer(ctx, due, at))
+		Expect(stream(ctx, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 
-		m := fired(ctx, js, key)
+		m := fired(ctx, key)
 		Expect(m.Time).To(BeTemporally(">=", at))
-		second := must(pipeline.DecodeDue(key, m.Data))
+		second := suitetest.Must(pipeline.DecodeDue(key, m.Data))
 		Expect(second.GetAttempts()).To(BeEquivalentTo(4))
 		// want, first timer, second timer, due of the second
-		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
+		Expect(stream(ctx, pipeline.Requests).CachedInfo().State.LastSeq).To(BeEquivalentTo(4))
 	})
 
 	DescribeTable("does not fire after it was cancelled",
 		func(ctx SpecContext, restart func() error) {
 			due, at := wanted(natstest.Numbered(1)), time.Now().Add(1500*time.Millisecond)
-			must(c.SetTimer(ctx, due, at))
-			must(c.SetTimer(ctx, wanted(natstest.Numbered(2)), at.Add(500*time.Millisecond)))
-			Expect(c.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
-			Expect(c.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence())).To(Succeed())
-			Expect(last(ctx, js, natstest.Numbered(1).Timer())).To(BeNil())
+			suitetest.Must(client.SetTimer(ctx, due, at))
+			suitetest.Must(client.SetTimer(ctx, wanted(natstest.Numbered(2)), at.Add(500*time.Millisecond)))
+			Expect(client.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
+			Expect(client.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence())).To(Succeed())
+			Expect(last(ctx, natstest.Numbered(1).Timer())).To(BeNil())
 			if restart != nil {
 				Expect(restart()).To(Succeed())
-				Expect(s.Start()).To(Succeed())
-				js = natstest.Connect(GinkgoTB(), s)
+				Expect(server.Start()).To(Succeed())
+				js = natstest.Connect(GinkgoTB(), server)
 			}
-			fired(ctx, js, natstest.Numbered(2))
-			Expect(last(ctx, js, natstest.Numbered(1).Due())).To(BeNil())
+			fired(ctx, natstest.Numbered(2))
+			Expect(last(ctx, natstest.Numbered(1).Due())).To(BeNil())
 		},
 		Entry("on a running server", nil),
-		Entry("on a killed server", func() error { return s.Kill() }),
+		Entry("on a killed server", func() error { return server.Kill() }),
 	)
 
 	It("does not block the next want right after it was cancelled", func(ctx SpecContext) {
 		due := wanted(key)
-		must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
-		Expect(c.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
-		next := must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
+		suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+		Expect(client.CancelTimer(ctx, key, due.GetWantSequence())).To(Succeed())
+		next := suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
 		due.WantSequence = next
-		must(c.PublishDue(ctx, due, "replay"))
+		suitetest.Must(client.PublishDue(ctx, due, "replay"))
 	})
 
 	It("can be replaced by sequence while it is pending", func(ctx SpecContext) {
 		due := wanted(key)
-		first := must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
-		second := must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
-		replace := func(last uint64) error { _, err := c.ReplaceTimer(ctx, due, time.Now(), last); return err }
+		first := suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+		second := suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+		replace := func(last uint64) error { _, err := client.ReplaceTimer(ctx, due, time.Now(), last); return err }
 		Expect(replace(first)).To(MatchError(pipeline.ErrSuperseded))
 		due.Attempts = 4
 		Expect(replace(second)).To(Succeed())
-		fired(ctx, js, key)
+		fired(ctx, key)
 		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded))
 
 		other := wanted(natstest.Numbered(1))
-		third := must(c.SetTimer(ctx, other, time.Now().Add(time.Hour)))
-		must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(1), "https://b.example"), other.GetWantSequence()))
-		Expect(c.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, js, natstest.Numbered(1).Timer())).To(BeNil())
+		third := suitetest.Must(client.SetTimer(ctx, other, time.Now().Add(time.Hour)))
+		next := natstest.Want(natstest.Numbered(1), "https://b.example")
+		suitetest.Must(client.PublishWant(ctx, next, other.GetWantSequence()))
+		Expect(client.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
+		Expect(last(ctx, natstest.Numbered(1).Timer())).To(BeNil())
 	})
 })
 
 // fired waits for the timer of a key to fire.
-func fired(ctx context.Context, js jetstream.JetStream, k pipeline.Key) *jetstream.RawStreamMsg {
+func fired(ctx context.Context, k pipeline.Key) *jetstream.RawStreamMsg {
 	GinkgoHelper()
 	var m *jetstream.RawStreamMsg
-	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, js, k.Due()); return m }).ShouldNot(BeNil())
+	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, k.Due()); return m }).ShouldNot(BeNil())
 	return m
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -19,23 +20,21 @@ const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 var _ = Describe("Trace context", func() {
 	It("passes from a timer to its due", func(ctx SpecContext) {
-		js, c := ensured()
 		due := natstest.Due(GinkgoTB(), js, key)
-		state := must(trace.ParseTraceState("vendor=opaque"))
+		state := suitetest.Must(trace.ParseTraceState("vendor=opaque"))
 		span := pipeline.ParseTraceparent(traceparent).WithTraceState(state)
-		must(c.SetTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond)))
-		header := fired(ctx, js, key).Header
+		suitetest.Must(client.SetTimer(trace.ContextWithSpanContext(ctx, span), due, time.Now().Add(300*time.Millisecond)))
+		header := fired(ctx, key).Header
 		Expect(header).To(HaveKeyWithValue("traceparent", []string{traceparent}))
 		Expect(header).To(HaveKeyWithValue("tracestate", []string{"vendor=opaque"}))
 		Expect(trace.SpanContextFromContext(pipeline.ContextWithTrace(ctx, header)).TraceState()).To(Equal(state))
 	})
 
 	It("drops a long tracestate, which would take the room of the body", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		state := must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
+		state := suitetest.Must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
-		must(pipeline.NewClient(js).PublishWant(span, natstest.Want(key, "https://a.example"), 0))
-		header := last(ctx, js, key.Want()).Header
+		suitetest.Must(client.PublishWant(span, natstest.Want(key, "https://a.example"), 0))
+		header := last(ctx, key.Want()).Header
 		Expect(header).To(HaveKey("traceparent"))
 		Expect(header).NotTo(HaveKey("tracestate"))
 	})

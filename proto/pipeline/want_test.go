@@ -13,42 +13,35 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A want", func() {
-	var (
-		js jetstream.JetStream
-		c  *pipeline.Client
-	)
-	BeforeEach(func() {
-		js, c = ensured()
-	})
-
 	It("is created if there is none, and replaced by sequence", func(ctx SpecContext) {
-		Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
+		Expect(client.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
 
 		first := natstest.Want(key, "https://a.example")
-		one := must(c.PublishWant(ctx, first, 0))
-		expectWant(ctx, c, first, one)
+		one := suitetest.Must(client.PublishWant(ctx, first, 0))
+		expectWant(ctx, first, one)
 
 		second := natstest.Want(key, "https://b.example")
-		two := must(c.PublishWant(ctx, second, one))
+		two := suitetest.Must(client.PublishWant(ctx, second, one))
 		Expect(two).To(BeNumerically(">", one))
-		expectWant(ctx, c, second, two)
-		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
+		expectWant(ctx, second, two)
+		Expect(stream(ctx, pipeline.Requests).CachedInfo().State.Msgs).To(BeEquivalentTo(1))
 	})
 
 	DescribeTable("is refused if its subject does not hold the expected message:",
 		func(ctx SpecContext, expected func(current uint64) uint64) {
-			must(c.PublishWant(ctx, natstest.Want(natstest.Numbered(1), "https://other.example"), 0))
+			suitetest.Must(client.PublishWant(ctx, natstest.Want(natstest.Numbered(1), "https://other.example"), 0))
 			held := natstest.Want(key, "https://a.example")
-			current := must(c.PublishWant(ctx, held, 0))
-			_, err := c.PublishWant(ctx, natstest.Want(key, "https://b.example"), expected(current))
+			current := suitetest.Must(client.PublishWant(ctx, held, 0))
+			_, err := client.PublishWant(ctx, natstest.Want(key, "https://b.example"), expected(current))
 			Expect(err).To(MatchError(pipeline.ErrSuperseded))
 			Expect(err).To(MatchError(ContainSubstring(key.String())))
-			expectWant(ctx, c, held, current)
+			expectWant(ctx, held, current)
 		},
 		Entry("no message", func(uint64) uint64 { return 0 }),
 		Entry("an older message", func(current uint64) uint64 { return current - 1 }),
@@ -57,11 +50,11 @@ var _ = Describe("A want", func() {
 
 	It("counts as published if the response to an earlier try was lost", func(ctx SpecContext) {
 		w := natstest.Want(key, "https://a.example")
-		first := must(c.PublishWant(ctx, w, 0))
+		first := suitetest.Must(client.PublishWant(ctx, w, 0))
 		w.ResourceVersion = "a later one"
-		again := must(c.PublishWant(ctx, w, 0))
+		again := suitetest.Must(client.PublishWant(ctx, w, 0))
 		Expect(again).To(Equal(first))
-		Expect(stream(ctx, js, pipeline.Requests).CachedInfo().State.LastSeq).To(Equal(first))
+		Expect(stream(ctx, pipeline.Requests).CachedInfo().State.LastSeq).To(Equal(first))
 	})
 
 	DescribeTable("does not mistake another message for its own:",
@@ -70,8 +63,8 @@ var _ = Describe("A want", func() {
 			held, ok := proto.Clone(w).(*v1.Want)
 			Expect(ok).To(BeTrue())
 			other(held)
-			must(c.PublishWant(ctx, held, 0))
-			Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
+			suitetest.Must(client.PublishWant(ctx, held, 0))
+			Expect(client.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrSuperseded))
 		},
 		Entry("a want of another epoch", func(w *v1.Want) { w.Epoch++ }),
 		Entry("a want that triggers no fetch", func(w *v1.Want) { w.Cached = &v1.Cached{Sha256: "00"} }),
@@ -80,46 +73,46 @@ var _ = Describe("A want", func() {
 
 	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, natstest.Numbered(1)} {
-			must(c.SetTimer(ctx, natstest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
-			Expect(last(ctx, js, k.Timer())).NotTo(BeNil())
+			suitetest.Must(client.SetTimer(ctx, natstest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
+			Expect(last(ctx, k.Timer())).NotTo(BeNil())
 		}
-		_, err := c.PublishWant(ctx, natstest.Want(key, "https://b.example"), 0)
+		_, err := client.PublishWant(ctx, natstest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, js, key.Timer())).NotTo(BeNil())
-		must(c.PublishWant(ctx, natstest.Want(key, "https://b.example"), sequence(ctx, c, key)))
-		Expect(last(ctx, js, key.Timer())).To(BeNil())
-		Expect(last(ctx, js, natstest.Numbered(1).Timer())).NotTo(BeNil())
+		Expect(last(ctx, key.Timer())).NotTo(BeNil())
+		suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://b.example"), sequence(ctx, key)))
+		Expect(last(ctx, key.Timer())).To(BeNil())
+		Expect(last(ctx, natstest.Numbered(1).Timer())).NotTo(BeNil())
 	})
 
 	It("above the limit of its stream is refused", func(ctx SpecContext) {
 		w := natstest.Want(key, "https://a.example")
 		w.Status = strings.Repeat("x", pipeline.MaxRequestBytes)
-		Expect(c.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrTooLarge))
+		Expect(client.PublishWant(ctx, w, 0)).Error().To(MatchError(pipeline.ErrTooLarge))
 	})
 
 	It("has a sequence even if it cannot be decoded", func(ctx SpecContext) {
 		for _, garbage := range [][]byte{
 			{0xff},
-			must(proto.Marshal(natstest.Want(natstest.Numbered(1), "https://a.example"))),
-			must(proto.Marshal(&v1.Due{WantSequence: 1})),
+			suitetest.Must(proto.Marshal(natstest.Want(natstest.Numbered(1), "https://a.example"))),
+			suitetest.Must(proto.Marshal(&v1.Due{WantSequence: 1})),
 		} {
-			ack := must(js.Publish(ctx, key.Want(), garbage))
-			_, seq, err := c.LastWant(ctx, key)
+			ack := suitetest.Must(js.Publish(ctx, key.Want(), garbage))
+			_, seq, err := client.LastWant(ctx, key)
 			Expect(err).To(MatchError(pipeline.ErrMalformed))
 			Expect(seq).To(Equal(ack.Sequence))
 		}
-		_, seq, _ := c.LastWant(ctx, key)
+		_, seq, _ := client.LastWant(ctx, key)
 		w := natstest.Want(key, "https://a.example")
-		healed := must(c.PublishWant(ctx, w, seq))
-		expectWant(ctx, c, w, healed)
+		healed := suitetest.Must(client.PublishWant(ctx, w, seq))
+		expectWant(ctx, w, healed)
 	})
 
 	It("is named in the error if there is no stream", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
-		_, err := c.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0)
+		_, err := client.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(err).NotTo(MatchError(pipeline.ErrSuperseded))
-		_, _, err = c.LastWant(ctx, key)
+		_, _, err = client.LastWant(ctx, key)
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
 		Expect(err).NotTo(MatchError(pipeline.ErrNoMessage))
 	})
@@ -128,40 +121,40 @@ var _ = Describe("A want", func() {
 		var seq uint64
 		BeforeEach(func(ctx SpecContext) {
 			due := natstest.Due(GinkgoTB(), js, key)
-			must(c.SetTimer(ctx, due, time.Now().Add(time.Hour)))
+			suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 			seq = due.GetWantSequence()
 		})
 
 		It("leaves a tombstone that expires, and no timer", func(ctx SpecContext) {
-			tomb := must(c.PublishTombstone(ctx, key, seq))
-			have, at, err := c.LastWant(ctx, key)
+			tomb := suitetest.Must(client.PublishTombstone(ctx, key, seq))
+			have, at, err := client.LastWant(ctx, key)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(have).To(BeNil())
 			Expect(at).To(Equal(tomb))
-			Expect(last(ctx, js, key.Timer())).To(BeNil())
-			m := last(ctx, js, key.Want())
+			Expect(last(ctx, key.Timer())).To(BeNil())
+			m := last(ctx, key.Want())
 			Expect(m.Data).To(BeEmpty())
 			Expect(m.Header.Get("KV-Operation")).To(Equal("DEL"))
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))
 		})
 
 		It("refuses a tombstone for another sequence, and accepts the right one twice", func(ctx SpecContext) {
-			Expect(c.PublishTombstone(ctx, key, seq+1)).Error().To(MatchError(pipeline.ErrSuperseded))
-			tomb := must(c.PublishTombstone(ctx, key, seq))
-			again := must(c.PublishTombstone(ctx, key, seq))
+			Expect(client.PublishTombstone(ctx, key, seq+1)).Error().To(MatchError(pipeline.ErrSuperseded))
+			tomb := suitetest.Must(client.PublishTombstone(ctx, key, seq))
+			again := suitetest.Must(client.PublishTombstone(ctx, key, seq))
 			Expect(again).To(Equal(tomb))
 		})
 
 		It("can be published again after its tombstone, even if that has expired", func(ctx SpecContext) {
-			tomb := must(c.PublishTombstone(ctx, key, seq))
-			back := must(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb))
-			tomb = must(c.PublishTombstone(ctx, key, back))
+			tomb := suitetest.Must(client.PublishTombstone(ctx, key, seq))
+			back := suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb))
+			tomb = suitetest.Must(client.PublishTombstone(ctx, key, back))
 
-			Expect(stream(ctx, js, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
-			Expect(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb)).Error().
+			Expect(stream(ctx, pipeline.Requests).DeleteMsg(ctx, tomb)).To(Succeed())
+			Expect(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), tomb)).Error().
 				To(MatchError(pipeline.ErrSuperseded))
-			Expect(c.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
-			must(c.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
+			Expect(client.LastWant(ctx, key)).Error().To(MatchError(pipeline.ErrNoMessage))
+			suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
 		})
 	})
 })
@@ -203,18 +196,18 @@ func TestSameRequest(t *testing.T) {
 }
 
 // expectWant fails unless the subject of w holds w at that sequence.
-func expectWant(ctx context.Context, c *pipeline.Client, w *v1.Want, seq uint64) {
+func expectWant(ctx context.Context, w *v1.Want, seq uint64) {
 	GinkgoHelper()
-	have, at, err := c.LastWant(ctx, pipeline.KeyOf(w))
+	have, at, err := client.LastWant(ctx, pipeline.KeyOf(w))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(at).To(Equal(seq))
 	Expect(proto.Equal(have, w)).To(BeTrue(), "have %s, want %s", have, w)
 }
 
 // last returns the last message on a subject of Requests, or nil.
-func last(ctx context.Context, js jetstream.JetStream, subject string) *jetstream.RawStreamMsg {
+func last(ctx context.Context, subject string) *jetstream.RawStreamMsg {
 	GinkgoHelper()
-	m, err := stream(ctx, js, pipeline.Requests).GetLastMsgForSubject(ctx, subject)
+	m, err := stream(ctx, pipeline.Requests).GetLastMsgForSubject(ctx, subject)
 	if err != nil {
 		Expect(err).To(MatchError(jetstream.ErrMsgNotFound))
 		return nil
