@@ -107,6 +107,10 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	return group.Wait()
 }
 
+// errClosed means that nats.go never reconnects. It gives up after most errors that a server sends, for example
+// because the server was reloaded with a lower max_payload, of which it does not tell its clients.
+var errClosed = errors.New("NATS closed the connection for good")
+
 // Run runs a service until ctx is done or the service fails. With the options of a broker, it gets a connection of its
 // own, whose published messages are flushed at the end.
 func (rt Runtime) Run(
@@ -115,6 +119,8 @@ func (rt Runtime) Run(
 	if rt.running == nil {
 		rt.running = rt.Health.Part(runningPart)
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	defer context.AfterFunc(ctx, func() { rt.running.NotReady("draining") })()
 	set := metric.New(rt.Metrics, name)
 	measureBuild(set, name)
@@ -126,12 +132,19 @@ func (rt Runtime) Run(
 			return err
 		}
 		defer rt.NATS.Close()
+		closed := func(nc *nats.Conn) { end(fmt.Errorf("%w: %w", errClosed, nc.LastError())) }
+		if rt.NATS.SetClosedHandler(closed); rt.NATS.IsClosed() {
+			closed(rt.NATS)
+		}
 		conn.Store(rt.NATS)
 		if rt.JetStream, err = jetstream.New(rt.NATS); err != nil {
 			return fmt.Errorf("use JetStream: %w", err)
 		}
 	}
 	if err := serve(ctx, &rt); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); errors.Is(err, errClosed) {
 		return err
 	}
 	if broker != nil {

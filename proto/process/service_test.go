@@ -18,6 +18,27 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
+// broker accepts one connection like a NATS server of a version, sends more once the client is connected, and returns
+// its address.
+func broker(version, more string) string {
+	GinkgoHelper()
+	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
+	DeferCleanup(listener.Close)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = fmt.Fprintf(conn, `INFO {"version":%q,"headers":true,"max_payload":1048576}`+"\r\n", version)
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			if lines.Text() == "PING" {
+				_, _ = fmt.Fprint(conn, "PONG\r\n"+more)
+			}
+		}
+	}()
+	return "nats://" + listener.Addr().String()
+}
+
 var _ = Describe("a service as a process", Ordered, func() {
 	var toy string
 	BeforeAll(func() { toy = build() })
@@ -31,22 +52,14 @@ var _ = Describe("a service as a process", Ordered, func() {
 	})
 
 	It("warns of a version of NATS with a known fault", func() {
-		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
-		DeferCleanup(listener.Close)
-		go func() {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = fmt.Fprint(conn, `INFO {"version":"2.14.6","headers":true,"max_payload":1048576}`+"\r\n")
-			for lines := bufio.NewScanner(conn); lines.Scan(); {
-				if lines.Text() == "PING" {
-					_, _ = fmt.Fprint(conn, "PONG\r\n")
-				}
-			}
-		}()
-		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://"+listener.Addr().String())
+		session := run(toy, nil, "--log-format", "json", "--nats-url", broker("2.14.6", ""))
 		Eventually(session.Err).Should(gbytes.Say(`"warn".*upgrade NATS 2.14.6 to 2.14.7 or newer: it leaks`))
+	})
+
+	It("exits with 1 after an error of NATS that ends the connection for good", func() {
+		session := run(toy, nil, "--nats-url", broker("2.15.3", "-ERR 'Maximum Payload Violation'\r\n"))
+		Eventually(session).Should(gexec.Exit(1))
+		Expect(session.Err).To(gbytes.Say("NATS closed the connection for good: nats: Maximum Payload Violation"))
 	})
 
 	It("names the environment variables in its help", func() {
