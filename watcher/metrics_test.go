@@ -165,7 +165,7 @@ func moves() []move {
 			[]string{own + "stale_keys"},
 		},
 		{"a mistake", bad, []string{
-			own + "invalid_objects", own + "reconciles_published_total",
+			own + "invalid_objects", own + "syncs_published_total",
 			own + `events_emitted_total{reason="InvalidAnnotation"}`, `rest_client_requests_total{code="201",method="POST"}`,
 			`rest_client_request_duration_seconds{method="POST"}`,
 		}},

@@ -97,7 +97,7 @@ func (w *world) results() (results []*v1.Result) {
 // reports returns the pending reconcile requests.
 func (w *world) reports() []*v1.Result {
 	GinkgoHelper()
-	return slices.DeleteFunc(w.results(), func(r *v1.Result) bool { return r.GetReconcile() == nil })
+	return slices.DeleteFunc(w.results(), func(r *v1.Result) bool { return r.GetSync() == nil })
 }
 
 func TestWatcher(t *testing.T) {

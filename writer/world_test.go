@@ -179,7 +179,7 @@ func (w *world) failure(want *v1.Want, code int32) *v1.Result {
 // reconcile returns the watcher's request to reconcile an object, including removals.
 func (w *world) reconcile(cm *corev1.ConfigMap) *v1.Result {
 	r := w.result(w.want(cm, status.ObjectKey, ""))
-	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
+	r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{Remove: true}}
 	return r
 }
 

@@ -187,7 +187,7 @@ nsc add user --account VIEWER --name viewer \
 nsc add account WATCHER
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.INFO'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject 'curl.want.>'
-nsc add import --account WATCHER --src-account CURL --service --remote-subject 'curl.result.reconcile.>'
+nsc add import --account WATCHER --src-account CURL --service --remote-subject 'curl.result.sync.>'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_REQUESTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_RESULTS'
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.STREAM.INFO.CURL_FAILURES'
@@ -198,7 +198,7 @@ nsc add import --account WATCHER --src-account CURL --service --remote-subject '
 nsc add import --account WATCHER --src-account CURL --service --remote-subject '$JS.API.DIRECT.GET.CURL_REQUESTS.curl.want.>'
 nsc add user --account WATCHER --name watcher \
   --allow-pub 'curl.want.>' \
-  --allow-pub 'curl.result.reconcile.>' \
+  --allow-pub 'curl.result.sync.>' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_REQUESTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_RESULTS' \
   --allow-pub '$JS.API.STREAM.INFO.CURL_FAILURES' \

@@ -211,7 +211,7 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, bo
 	case KindDue:
 		due, _ := DecodeDue(key, data)
 		want = due.GetWant()
-	case KindContent, KindFailure, KindReconcile:
+	case KindContent, KindFailure, KindSync:
 		result, _ := DecodeResult(key, data)
 		want, sequence, body = result.GetWant(), result.GetSequence(), result.GetContent().GetBody()
 	case KindTimer, KindVersion:

@@ -245,8 +245,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	switch r.GetOutcome().(type) {
 	case *v1.Result_Content:
 		subject = key.Content()
-	case *v1.Result_Reconcile: // only the watcher may publish there
-		subject = key.Reconcile()
+	case *v1.Result_Sync: // only the watcher may publish there
+		subject = key.Sync()
 	default:
 		// Unmodified ends a failure, so it uses the subject of failures. On the subject of bodies
 		// it would replace a pending body.

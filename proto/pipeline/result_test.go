@@ -26,7 +26,7 @@ var _ = Describe("A result", func() {
 		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
 		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Failure()),
 		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
-		Entry("reconcile", &v1.Result{Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}}, key.Reconcile()),
+		Entry("sync", &v1.Result{Outcome: &v1.Result_Sync{Sync: &v1.Sync{}}}, key.Sync()),
 	)
 
 	It("is stored even after a message of somebody else with the same id", func(ctx SpecContext) {

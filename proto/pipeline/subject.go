@@ -15,13 +15,13 @@ type Kind string
 
 // Kinds of subjects.
 const (
-	KindWant      = Kind("curl.want.")
-	KindDue       = Kind("curl.due.")
-	KindTimer     = Kind("curl.timer.")
-	KindContent   = Kind("curl.result.content.")
-	KindFailure   = Kind("curl.result.failure.")
-	KindReconcile = Kind("curl.result.reconcile.")
-	KindVersion   = Kind("curl.version.")
+	KindWant    = Kind("curl.want.")
+	KindDue     = Kind("curl.due.")
+	KindTimer   = Kind("curl.timer.")
+	KindContent = Kind("curl.result.content.")
+	KindFailure = Kind("curl.result.failure.")
+	KindSync    = Kind("curl.result.sync.")
+	KindVersion = Kind("curl.version.")
 )
 
 // Prefixes of other subjects.
@@ -67,8 +67,8 @@ func (k Key) Content() string { return KindContent.of(k) }
 // Failure is the subject of changes of the failure state, including recoveries.
 func (k Key) Failure() string { return KindFailure.of(k) }
 
-// Reconcile is the subject of objects to reconcile with their annotations.
-func (k Key) Reconcile() string { return KindReconcile.of(k) }
+// Sync is the subject of objects to bring in line with their annotations.
+func (k Key) Sync() string { return KindSync.of(k) }
 
 // DeadLetter is the subject of a dead letter with its reason (an Event reason) and host, as
 // returned by HostOf. An IP address becomes HiddenHost.
@@ -117,7 +117,7 @@ func (k Kind) of(key Key) string { return string(k) + key.tokens() }
 // ParseSubject returns the kind and key of a subject in CURL_REQUESTS or CURL_RESULTS, or
 // ErrSubject.
 func ParseSubject(subject string) (Kind, Key, error) {
-	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindReconcile} {
+	for _, kind := range []Kind{KindWant, KindDue, KindTimer, KindContent, KindFailure, KindSync} {
 		if strings.HasPrefix(subject, string(kind)) {
 			parts, err := untokens(subject, string(kind), 3)
 			if err != nil {

@@ -75,7 +75,7 @@ func TestSubjects(t *testing.T) {
 		"curl.timer." + tokens:                                k.Timer(),
 		"curl.result.content." + tokens:                       k.Content(),
 		"curl.result.failure." + tokens:                       k.Failure(),
-		"curl.result.reconcile." + tokens:                     k.Reconcile(),
+		"curl.result.sync." + tokens:                          k.Sync(),
 		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetter("Timeout", "data.example.com"),
 		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
 		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
@@ -169,7 +169,7 @@ func FuzzSubject(f *testing.F) {
 func subjects(k pipeline.Key) map[pipeline.Kind]string {
 	return map[pipeline.Kind]string{
 		pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindReconcile: k.Reconcile(),
+		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindSync: k.Sync(),
 	}
 }
 

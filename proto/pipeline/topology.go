@@ -167,7 +167,7 @@ func (t Topology) results() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        Results,
 		Description: "curl-me-that: outcomes that wait for the writer",
-		Subjects:    []string{KindContent.All(), KindFailure.All(), KindReconcile.All()},
+		Subjects:    []string{KindContent.All(), KindFailure.All(), KindSync.All()},
 		Retention:   jetstream.WorkQueuePolicy,
 		// Not 1: a late outcome would replace a newer one that is still queued. The writer's fence
 		// picks the newest.

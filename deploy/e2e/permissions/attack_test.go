@@ -32,7 +32,7 @@ func targets(inbox, victim string) []target {
 	all := []target{
 		{subject: victim},
 		{subject: "curl.want.default.canary.key"},
-		{subject: "curl.result.reconcile.default.canary.key"},
+		{subject: "curl.result.sync.default.canary.key"},
 		{"$JS.API.STREAM.CREATE.EVIL", `{"name":"EVIL","subjects":["evil.>"]}`},
 		{"$JS.API.STREAM.UPDATE.CURL_FAILURES", `{"name":"CURL_FAILURES","subjects":["curl.failure.>"],"max_msgs":1}`},
 		{"$JS.API.CONSUMER.CREATE.CURL_FAILURES.intruder", `{"stream_name":"CURL_FAILURES","action":"create",` +
@@ -273,7 +273,7 @@ func (a *attacker) see(ctx context.Context) map[string]string {
 			"want": "curl.want.default.canary.key", "timer": "curl.timer.default.canary.key",
 			"body":        "curl.result.content.default.canary.key",
 			"dead letter": "curl.failure.Timeout.host.default.canary.key",
-			"removed":     "curl.result.reconcile.default.canary.key",
+			"removed":     "curl.result.sync.default.canary.key",
 		} {
 			if m := a.last(ctx, name, subject); m != "" {
 				seen["canary "+what] = m
@@ -458,7 +458,7 @@ func headers() []forged {
 		{"a purge of a want", purge("curl.want.default.canary.key")},
 		{"a purge of all timers", purge("curl.timer.>")},
 		{"a schedule for a want", schedule("curl.want.default.canary.key")},
-		{"a schedule for a result", schedule("curl.result.reconcile.default.canary.key")},
+		{"a schedule for a result", schedule("curl.result.sync.default.canary.key")},
 		{"a schedule for the API", schedule("$JS.API.STREAM.DELETE.CURL_RESULTS")},
 		{"a schedule by a source", sourced},
 		{"a trace", nats.Header{"Nats-Trace-Dest": {"$JS.API.STREAM.DELETE.CURL_RESULTS"}}},

@@ -207,7 +207,7 @@ var _ = Describe("A compromised watcher", func() {
 
 		By("keeping keys that are requested, or that the writer did not write")
 		for _, cm := range []*world.ConfigMap{seen, bare} {
-			remove := &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
+			remove := &v1.Result_Sync{Sync: &v1.Sync{Remove: true}}
 			Expect(watcher.PublishResult(ctx, &v1.Result{Want: wantOf(cm.Get(ctx), status.ObjectKey), Outcome: remove})).
 				To(Succeed())
 		}

@@ -1082,7 +1082,7 @@ type Result struct {
 	//	*Result_Content
 	//	*Result_Unmodified
 	//	*Result_Failure
-	//	*Result_Reconcile
+	//	*Result_Sync
 	Outcome       isResult_Outcome `protobuf_oneof:"outcome"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1187,10 +1187,10 @@ func (x *Result) GetFailure() *Failure {
 	return nil
 }
 
-func (x *Result) GetReconcile() *Reconcile {
+func (x *Result) GetSync() *Sync {
 	if x != nil {
-		if x, ok := x.Outcome.(*Result_Reconcile); ok {
-			return x.Reconcile
+		if x, ok := x.Outcome.(*Result_Sync); ok {
+			return x.Sync
 		}
 	}
 	return nil
@@ -1215,9 +1215,9 @@ type Result_Failure struct {
 	Failure *Failure `protobuf:"bytes,12,opt,name=failure,proto3,oneof"`
 }
 
-type Result_Reconcile struct {
+type Result_Sync struct {
 	// The object does not match its annotations.
-	Reconcile *Reconcile `protobuf:"bytes,14,opt,name=reconcile,proto3,oneof"`
+	Sync *Sync `protobuf:"bytes,14,opt,name=sync,proto3,oneof"`
 }
 
 func (*Result_Content) isResult_Outcome() {}
@@ -1226,7 +1226,7 @@ func (*Result_Unmodified) isResult_Outcome() {}
 
 func (*Result_Failure) isResult_Outcome() {}
 
-func (*Result_Reconcile) isResult_Outcome() {}
+func (*Result_Sync) isResult_Outcome() {}
 
 // Content is a fetched body.
 type Content struct {
@@ -1548,11 +1548,11 @@ func (x *Failure) GetFurther() []FailureDetail {
 	return nil
 }
 
-// Reconcile makes the writer sync an object with its annotations: its status lacks a
+// Sync makes the writer bring an object in line with its annotations: its status lacks a
 // problem or a key of somebody else, or still has one that is over, or it has keys that
 // are no longer requested. The writer finds all of that in the object itself. The want
 // has the key * and no URL.
-type Reconcile struct {
+type Sync struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Keys that are no longer requested may be removed.
 	Remove bool `protobuf:"varint,1,opt,name=remove,proto3" json:"remove,omitempty"`
@@ -1562,20 +1562,20 @@ type Reconcile struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Reconcile) Reset() {
-	*x = Reconcile{}
+func (x *Sync) Reset() {
+	*x = Sync{}
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Reconcile) String() string {
+func (x *Sync) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Reconcile) ProtoMessage() {}
+func (*Sync) ProtoMessage() {}
 
-func (x *Reconcile) ProtoReflect() protoreflect.Message {
+func (x *Sync) ProtoReflect() protoreflect.Message {
 	mi := &file_curlmethat_v1_pipeline_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1587,19 +1587,19 @@ func (x *Reconcile) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Reconcile.ProtoReflect.Descriptor instead.
-func (*Reconcile) Descriptor() ([]byte, []int) {
+// Deprecated: Use Sync.ProtoReflect.Descriptor instead.
+func (*Sync) Descriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Reconcile) GetRemove() bool {
+func (x *Sync) GetRemove() bool {
 	if x != nil {
 		return x.Remove
 	}
 	return false
 }
 
-func (x *Reconcile) GetBound() *Bound {
+func (x *Sync) GetBound() *Bound {
 	if x != nil {
 		return x.Bound
 	}
@@ -1942,7 +1942,7 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\bwithheld\x18\x11 \x01(\bR\bwithheld\x12\x17\n" +
 	"\agave_up\x18\x12 \x01(\bR\x06gaveUp\x12\x1a\n" +
 	"\bsettings\x18\x13 \x01(\tR\bsettingsJ\x04\b\t\x10\n" +
-	"R\aearlier\"\xd5\x03\n" +
+	"R\aearlier\"\xc6\x03\n" +
 	"\x06Result\x12'\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.curlmethat.v1.WantR\x04want\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12*\n" +
@@ -1955,8 +1955,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
 	"unmodified\x18\v \x01(\v2\x19.curlmethat.v1.UnmodifiedH\x00R\n" +
 	"unmodified\x122\n" +
-	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x128\n" +
-	"\treconcile\x18\x0e \x01(\v2\x18.curlmethat.v1.ReconcileH\x00R\treconcileB\t\n" +
+	"\afailure\x18\f \x01(\v2\x16.curlmethat.v1.FailureH\x00R\afailure\x12)\n" +
+	"\x04sync\x18\x0e \x01(\v2\x13.curlmethat.v1.SyncH\x00R\x04syncB\t\n" +
 	"\aoutcomeJ\x04\b\r\x10\x0eR\aremovedR\bproblems\"\x8c\x01\n" +
 	"\aContent\x12\x12\n" +
 	"\x04body\x18\x01 \x01(\fR\x04body\x12\x16\n" +
@@ -1992,8 +1992,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"time_limit\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12\x16\n" +
 	"\x06sha256\x18\x10 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04rule\x18\x14 \x01(\rR\x04rule\x126\n" +
-	"\afurther\x18\x15 \x03(\x0e2\x1c.curlmethat.v1.FailureDetailR\afurther\"O\n" +
-	"\tReconcile\x12\x16\n" +
+	"\afurther\x18\x15 \x03(\x0e2\x1c.curlmethat.v1.FailureDetailR\afurther\"J\n" +
+	"\x04Sync\x12\x16\n" +
 	"\x06remove\x18\x01 \x01(\bR\x06remove\x12*\n" +
 	"\x05bound\x18\x02 \x01(\v2\x14.curlmethat.v1.BoundR\x05bound\"q\n" +
 	"\x05Bound\x12\x12\n" +
@@ -2134,7 +2134,7 @@ var file_curlmethat_v1_pipeline_proto_goTypes = []any{
 	(*Content)(nil),               // 8: curlmethat.v1.Content
 	(*Unmodified)(nil),            // 9: curlmethat.v1.Unmodified
 	(*Failure)(nil),               // 10: curlmethat.v1.Failure
-	(*Reconcile)(nil),             // 11: curlmethat.v1.Reconcile
+	(*Sync)(nil),                  // 11: curlmethat.v1.Sync
 	(*Bound)(nil),                 // 12: curlmethat.v1.Bound
 	(*DeadLetter)(nil),            // 13: curlmethat.v1.DeadLetter
 	(*Version)(nil),               // 14: curlmethat.v1.Version
@@ -2164,7 +2164,7 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	8,  // 19: curlmethat.v1.Result.content:type_name -> curlmethat.v1.Content
 	9,  // 20: curlmethat.v1.Result.unmodified:type_name -> curlmethat.v1.Unmodified
 	10, // 21: curlmethat.v1.Result.failure:type_name -> curlmethat.v1.Failure
-	11, // 22: curlmethat.v1.Result.reconcile:type_name -> curlmethat.v1.Reconcile
+	11, // 22: curlmethat.v1.Result.sync:type_name -> curlmethat.v1.Sync
 	1,  // 23: curlmethat.v1.Failure.class:type_name -> curlmethat.v1.FailureClass
 	16, // 24: curlmethat.v1.Failure.first_failed_at:type_name -> google.protobuf.Timestamp
 	2,  // 25: curlmethat.v1.Failure.detail:type_name -> curlmethat.v1.FailureDetail
@@ -2173,7 +2173,7 @@ var file_curlmethat_v1_pipeline_proto_depIdxs = []int32{
 	3,  // 28: curlmethat.v1.Failure.waits_for:type_name -> curlmethat.v1.WaitsFor
 	15, // 29: curlmethat.v1.Failure.time_limit:type_name -> google.protobuf.Duration
 	2,  // 30: curlmethat.v1.Failure.further:type_name -> curlmethat.v1.FailureDetail
-	12, // 31: curlmethat.v1.Reconcile.bound:type_name -> curlmethat.v1.Bound
+	12, // 31: curlmethat.v1.Sync.bound:type_name -> curlmethat.v1.Bound
 	4,  // 32: curlmethat.v1.DeadLetter.want:type_name -> curlmethat.v1.Want
 	10, // 33: curlmethat.v1.DeadLetter.failure:type_name -> curlmethat.v1.Failure
 	16, // 34: curlmethat.v1.DeadLetter.last_failed_at:type_name -> google.protobuf.Timestamp
@@ -2194,7 +2194,7 @@ func file_curlmethat_v1_pipeline_proto_init() {
 		(*Result_Content)(nil),
 		(*Result_Unmodified)(nil),
 		(*Result_Failure)(nil),
-		(*Result_Reconcile)(nil),
+		(*Result_Sync)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -380,15 +380,15 @@ func (k *keyPlanner) fence() status.Fence {
 	return k.shown.Entry.Fence
 }
 
-// Reconcile returns the message that makes the writer reconcile an object with its annotations. With
+// Sync returns the message that makes the writer bring an object in line with its annotations. With
 // remove, the writer also removes keys that are no longer requested.
-func Reconcile(o *annotated.Object, remove bool) *v1.Result {
+func Sync(o *annotated.Object, remove bool) *v1.Result {
 	return &v1.Result{
 		Want: &v1.Want{
 			Namespace: o.Namespace, Name: o.Name, Key: status.ObjectKey, Uid: string(o.UID),
 			ResourceVersion: o.ResourceVersion(),
 		},
 		ObservedAt: timestamppb.New(o.SeenAt),
-		Outcome:    &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove, Bound: o.Bound}},
+		Outcome:    &v1.Result_Sync{Sync: &v1.Sync{Remove: remove, Bound: o.Bound}},
 	}
 }

@@ -363,9 +363,9 @@ func TestReconcileNamesTheObject(t *testing.T) {
 	for _, remove := range []bool{false, true} {
 		want := &v1.Result{
 			Want:       &v1.Want{Namespace: "ns", Name: "cm", Key: status.ObjectKey, Uid: "uid", ResourceVersion: "5"},
-			ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: remove}},
+			ObservedAt: timestamppb.New(seen), Outcome: &v1.Result_Sync{Sync: &v1.Sync{Remove: remove}},
 		}
-		got := plan.Reconcile(c.object, remove)
+		got := plan.Sync(c.object, remove)
 		NewWithT(t).Expect(proto.Equal(got, want)).To(BeTrue(), "%v", got)
 	}
 }

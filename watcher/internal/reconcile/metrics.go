@@ -15,7 +15,7 @@ import (
 type Metrics struct {
 	wants           *prometheus.CounterVec
 	removals        prometheus.Counter
-	requests        prometheus.Counter
+	syncs           prometheus.Counter
 	stoppedRemovals prometheus.Gauge
 	latency         prometheus.Histogram
 	conflicts       prometheus.Counter
@@ -32,7 +32,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 				pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED),
 				pipeline.CauseName(v1.Cause_CAUSE_NOW),
 				pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
-		requests: set.Counter("reconciles_published_total",
+		syncs: set.Counter("syncs_published_total",
 			"Requests to the writer to bring status and keys of a ConfigMap in line with its annotations."),
 		removals: set.Counter("removals_published_total",
 			"Requests to the writer to remove a key whose pair is gone from the annotation."),
@@ -52,8 +52,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 
 // Causes of messages that are not wants, in logs and traces.
 const (
-	tombstone        = "tombstone"
-	reconcileRequest = "reconcile"
+	tombstone   = "tombstone"
+	syncRequest = "sync"
 )
 
 // stoppedLine limits the rate of log lines about stopped removals.

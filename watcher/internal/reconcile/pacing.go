@@ -32,7 +32,7 @@ type pacing struct {
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
 	repairs   memory[pipeline.Key, *pace.Repairs]
-	requests  memory[types.NamespacedName, requestMemo]
+	syncs     memory[types.NamespacedName, sentSync]
 	removals  removalLimiter
 }
 
@@ -41,8 +41,8 @@ func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals re
 		coalesce: c.Coalesce, repeat: c.Repeat, clock: now, epoch: epoch, removals: removals,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return now.Since(at) > c.Coalesce }),
 		repairs:   newMemory[pipeline.Key](func(r *pace.Repairs) bool { return r.Over(now.Now()) }),
-		requests: newMemory[types.NamespacedName](func(s requestMemo) bool {
-			return now.Since(s.at) > 2*max(c.Repeat, maxRequestPause)
+		syncs: newMemory[types.NamespacedName](func(s sentSync) bool {
+			return now.Since(s.at) > 2*max(c.Repeat, maxSyncPause)
 		}),
 	}
 	p.removals.requested = p.requestedRemovals
@@ -65,12 +65,12 @@ func (p *pacing) due(
 	if o != nil {
 		again = pace.Soonest(again, p.delayRepairs(name, o.SeenAt, &todo))
 	}
-	return &todo, pace.Soonest(again, p.dropRequested(name, o, &todo))
+	return &todo, pace.Soonest(again, p.dropSent(name, o, &todo))
 }
 
 // requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
 func (p *pacing) requestedRemovals(o *annotated.Object) []string {
-	if sent := p.requests.entries[o.NamespacedName]; sent.uid == o.UID {
+	if sent := p.syncs.entries[o.NamespacedName]; sent.uid == o.UID {
 		return sent.remove
 	}
 	return nil
@@ -83,11 +83,11 @@ func (p *pacing) recordPublish(name types.NamespacedName) {
 	p.published.put(name, p.clock.Now())
 }
 
-// maxRequestPause is the maximum pause before a request to the writer is repeated.
-const maxRequestPause = time.Hour
+// maxSyncPause is the maximum pause before a message to the writer is repeated.
+const maxSyncPause = time.Hour
 
-// requestMemo is the last message that asked the writer to reconcile an object.
-type requestMemo struct {
+// sentSync is the last message that asked the writer to sync an object.
+type sentSync struct {
 	uid types.UID
 	// explain is a digest of the problems for the status, and remove has the keys to remove.
 	explain [sha256.Size]byte
@@ -97,37 +97,37 @@ type requestMemo struct {
 	times   int
 }
 
-// memoOf returns the memo of the request of a plan.
-func memoOf(o *annotated.Object, p *plan.Plan) requestMemo {
+// syncOf returns the message that a plan needs.
+func syncOf(o *annotated.Object, p *plan.Plan) sentSync {
 	text := p.Problem + "\x00" + strings.Join(p.Foreign, "\x00")
-	return requestMemo{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
+	return sentSync{uid: o.UID, explain: sha256.Sum256([]byte(text)), remove: p.Remove}
 }
 
-// same reports whether two requests have the same content.
-func (r requestMemo) same(other requestMemo) bool {
-	return r.uid == other.uid && r.explain == other.explain && slices.Equal(r.remove, other.remove)
+// same reports whether two messages have the same content.
+func (s sentSync) same(other sentSync) bool {
+	return s.uid == other.uid && s.explain == other.explain && slices.Equal(s.remove, other.remove)
 }
 
-// pause returns the pause before the request is repeated. It grows because the writer may lack
+// pause returns the pause before the message is repeated. It grows because the writer may lack
 // permissions, or another controller may revert its changes.
-func (r requestMemo) pause(repeat time.Duration) time.Duration {
-	return min(repeat<<min(r.times-1, 10), max(repeat, maxRequestPause))
+func (s sentSync) pause(repeat time.Duration) time.Duration {
+	return min(repeat<<min(s.times-1, 10), max(repeat, maxSyncPause))
 }
 
-// dropRequested removes a recent request to the writer from the plan. It returns the time until the
+// dropSent removes a recent message to the writer from the plan. It returns the time until the
 // next check of the object. The caller holds the lock.
-func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, todo *plan.Plan) (again time.Duration) {
-	sent, ok := p.requests.entries[name]
-	same := ok && o != nil && sent.same(memoOf(o, todo))
+func (p *pacing) dropSent(name types.NamespacedName, o *annotated.Object, todo *plan.Plan) (again time.Duration) {
+	sent, ok := p.syncs.entries[name]
+	same := ok && o != nil && sent.same(syncOf(o, todo))
 	if !todo.AskWriter && len(todo.Remove) == 0 {
 		// The pause keeps growing if another controller keeps reverting the writer's changes.
-		if !same || p.requests.expired(sent) {
-			delete(p.requests.entries, name)
+		if !same || p.syncs.expired(sent) {
+			delete(p.syncs.entries, name)
 		}
 		return 0
 	}
 	if !same || sent.epoch != p.epoch() {
-		delete(p.requests.entries, name)
+		delete(p.syncs.entries, name)
 		return p.repeat
 	}
 	if wait := sent.pause(p.repeat) - p.clock.Since(sent.at); wait > 0 {
@@ -137,17 +137,17 @@ func (p *pacing) dropRequested(name types.NamespacedName, o *annotated.Object, t
 	return p.repeat
 }
 
-// recordRequest records a request to the writer.
-func (p *pacing) recordRequest(o *annotated.Object, todo *plan.Plan) {
+// recordSync records a message to the writer.
+func (p *pacing) recordSync(o *annotated.Object, todo *plan.Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := memoOf(o, todo)
+	next := syncOf(o, todo)
 	next.epoch, next.at = p.epoch(), p.clock.Now()
-	next.times = p.requests.entries[o.NamespacedName].times + 1
+	next.times = p.syncs.entries[o.NamespacedName].times + 1
 	if len(todo.Remove) > 0 {
 		p.removals.record(o)
 	}
-	p.requests.put(o.NamespacedName, next)
+	p.syncs.put(o.NamespacedName, next)
 }
 
 // settling is the resolution of the times in managedFields.

@@ -40,8 +40,8 @@ type Config struct {
 	// Coalesce is the minimum time between two publishes for an object, so that a burst of edits
 	// becomes few publishes.
 	Coalesce time.Duration
-	// Repeat is how long the writer has to reconcile an object before the first repeated request. It
-	// doubles with each request.
+	// Repeat is how long the writer has to sync an object before the first repeated message. It
+	// doubles with each message.
 	Repeat time.Duration
 	// Installation marks the wants of this watcher and its standbys (empty: unknown).
 	Installation string
@@ -194,7 +194,7 @@ func (r *Reconciler) carryOut(
 		note(r.publish(ctx, p.Publish[i]))
 	}
 	if p.AskWriter || len(p.Remove) > 0 {
-		note(r.requestReconcile(ctx, o, p))
+		note(r.requestSync(ctx, o, p))
 	}
 	return done, errors.Join(append(errs, full)...)
 }
@@ -311,18 +311,18 @@ func (r *Reconciler) overwrite(
 	return 0, fmt.Errorf("publish for %s: %w", key, pipeline.ErrInFlight)
 }
 
-// requestReconcile asks the writer to reconcile an object with its annotations.
-func (r *Reconciler) requestReconcile(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
+// requestSync asks the writer to bring an object in line with its annotations.
+func (r *Reconciler) requestSync(ctx context.Context, o *annotated.Object, p *plan.Plan) error {
 	key := wantindex.KeyOf(o.NamespacedName, status.ObjectKey)
-	_, err := r.traced(ctx, pipeline.KindReconcile, key, reconcileRequest, func(ctx context.Context) (uint64, error) {
-		return 0, r.deps.Client.PublishResult(ctx, plan.Reconcile(o, len(p.Remove) > 0))
+	_, err := r.traced(ctx, pipeline.KindSync, key, syncRequest, func(ctx context.Context) (uint64, error) {
+		return 0, r.deps.Client.PublishResult(ctx, plan.Sync(o, len(p.Remove) > 0))
 	})
 	if err != nil {
 		return err
 	}
-	r.deps.Metrics.requests.Inc()
+	r.deps.Metrics.syncs.Inc()
 	r.deps.Metrics.removals.Add(float64(len(p.Remove)))
-	r.pacing.recordRequest(o, p)
+	r.pacing.recordSync(o, p)
 	return nil
 }
 

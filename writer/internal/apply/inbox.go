@@ -134,8 +134,8 @@ func read(subject string, data []byte, protected []string) (plan.Item, error) {
 	}
 	item := plan.NewItem(result)
 	// Only the watcher may publish on that subject, because it limits how many keys are removed at once.
-	if item.OfObject() != (kind == pipeline.KindReconcile) || item.OfObject() && key.Key != status.ObjectKey {
-		return item, fmt.Errorf("%w: only the watcher may request to reconcile an object", errMalformed)
+	if item.OfObject() != (kind == pipeline.KindSync) || item.OfObject() && key.Key != status.ObjectKey {
+		return item, fmt.Errorf("%w: only the watcher may request to sync an object", errMalformed)
 	}
 	if err := check(key, result); err != nil {
 		return item, err
@@ -158,7 +158,7 @@ func check(key pipeline.Key, r *v1.Result) error {
 		return fmt.Errorf("%w: illegal name", errMalformed)
 	case want.GetUid() == "":
 		return fmt.Errorf("%w: no uid", errMalformed)
-	case r.GetReconcile() != nil: // it has neither URL nor fence
+	case r.GetSync() != nil: // it has neither URL nor fence
 		return checkTimes(r)
 	case len(validation.IsConfigMapKey(key.Key)) > 0:
 		return fmt.Errorf("%w: illegal key", errMalformed)

@@ -28,7 +28,7 @@ func beyond() *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1 
 // ofObject turns r into a result about the whole object and returns its want.
 func ofObject(r *v1.Result) *v1.Want {
 	r.Sequence, r.Want.Url, r.Want.Key = 0, "", "*"
-	r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}
+	r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{}}
 	return r.GetWant()
 }
 
@@ -83,8 +83,8 @@ func TestRead(t *testing.T) {
 			r := aResult()
 			tt.change(r)
 			subject := pipeline.KeyOf(r.GetWant()).Content()
-			if r.GetReconcile() != nil {
-				subject = pipeline.KeyOf(r.GetWant()).Reconcile()
+			if r.GetSync() != nil {
+				subject = pipeline.KeyOf(r.GetWant()).Sync()
 			}
 			item, err := read(subject, encodeResult(t, r), []string{"kube-system"})
 			g := NewWithT(t)
@@ -108,7 +108,7 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 		pipeline.Key{Namespace: "other", Name: key.Name, Key: key.Key}.Content():       aResult(),
 		pipeline.Key{Namespace: key.Namespace, Name: "other", Key: key.Key}.Content():  aResult(),
 		pipeline.Key{Namespace: key.Namespace, Name: key.Name, Key: "other"}.Content(): aResult(),
-		key.Reconcile():     aResult(),
+		key.Sync():          aResult(),
 		objectKey.Content(): ofObjectResult,
 		objectKey.Failure(): ofObjectResult,
 	} {
@@ -119,7 +119,7 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), encodeResult(f, aResult()))
-	f.Add("curl.result.reconcile.a.b.c", []byte{})
+	f.Add("curl.result.sync.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
 		item, err := read(subject, data, []string{"kube-system"})

@@ -416,7 +416,7 @@ func (m *model) watch() {
 	if askWriter {
 		m.log("want: reconcile the object")
 		r := &v1.Result{Want: m.want(whole, annotation.Pair{Key: status.ObjectKey}), ObservedAt: timestamppb.Now()}
-		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
+		r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{Remove: true}}
 		m.queue = append(m.queue, r)
 	}
 }

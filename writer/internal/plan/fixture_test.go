@@ -289,7 +289,7 @@ func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan
 func reconcile() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""
-		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}}
+		r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{Remove: true}}
 	})
 }
 

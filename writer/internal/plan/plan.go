@@ -127,7 +127,7 @@ func (i Item) Confirmation() Confirmation { return Confirmation{Fence: i.Fence, 
 
 // OfObject reports whether an item concerns the whole object. The watcher emits the Events about
 // its annotations.
-func (i Item) OfObject() bool { return i.Result.GetReconcile() != nil }
+func (i Item) OfObject() bool { return i.Result.GetSync() != nil }
 
 func (i Item) url() string { return i.Result.GetWant().GetUrl() }
 

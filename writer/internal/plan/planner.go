@@ -73,7 +73,7 @@ func (b *builder) decide(i Item) Decision {
 		return Decision{Outcome: Gone}
 	}
 	if i.OfObject() {
-		return b.reconcile(i)
+		return b.sync(i)
 	}
 	if _, others := b.object.Others.Keys[i.Key.Key]; others { // the watcher reports it
 		return Decision{Outcome: Foreign}

@@ -11,10 +11,10 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// reconcile brings the object in line with its annotations: it reports their problems and foreign keys
+// sync brings the object in line with its annotations: it reports their problems and foreign keys
 // in the status, and removes keys that are no longer annotated. Texts and keys come from the object itself, so
 // a forged message can neither put words into the status nor remove an annotated key.
-func (b *builder) reconcile(i Item) Decision {
+func (b *builder) sync(i Item) Decision {
 	o := b.object
 	if o.Ignored || o.Request.Suspended {
 		return Decision{Outcome: Late}
@@ -24,7 +24,7 @@ func (b *builder) reconcile(i Item) Decision {
 	changed := b.explainAnnotations(i, request)
 	changed = b.explainForeign(i, request.Pairs) || changed
 	changed = b.fillPins(i, &d) || changed
-	if i.Result.GetReconcile().GetRemove() && o.Invalid == nil {
+	if i.Result.GetSync().GetRemove() && o.Invalid == nil {
 		changed = b.removeUnannotated(&d) || changed
 	}
 	if changed {
@@ -85,7 +85,7 @@ func (b *builder) keptNote(key string) string {
 // changed.
 func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 	want := i.Result.GetWant()
-	request, err := annotation.Bounded(i.Result.GetReconcile().GetBound(), want.GetNamespace(), request, b.object.Invalid)
+	request, err := annotation.Bounded(i.Result.GetSync().GetBound(), want.GetNamespace(), request, b.object.Invalid)
 	text, was := request.Problem(err), b.status.Problem
 	switch {
 	case text == "" && was == nil, was != nil && was.Message == text, b.object.Others.Problem != nil:

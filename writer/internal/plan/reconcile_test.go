@@ -20,7 +20,7 @@ const formatSentence = "annotation value 'not correct' does not match expected f
 func problems() plan.Item {
 	return result(0, func(r *v1.Result) {
 		r.Want.Key, r.Want.Url = status.ObjectKey, ""
-		r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{}}
+		r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{}}
 	})
 }
 
@@ -176,7 +176,7 @@ func TestTheStatusHasTheLimitOfTheNamespace(t *testing.T) {
 		{nil, ""},
 	} {
 		item := problems()
-		item.Result.GetReconcile().Bound = c.bound
+		item.Result.GetSync().Bound = c.bound
 		before := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
 		_, s := planned(t, asking().annotated(annotation.StatusKey, before.String()).object(), item)
 		if c.want == "" {
@@ -309,7 +309,7 @@ func TestAssume(t *testing.T) {
 	for name, change := range map[string]func(*v1.Result){
 		"no version":        func(r *v1.Result) { r.Want.ResourceVersion = "" },
 		"unreadable status": func(r *v1.Result) { r.Want.Status = "{" },
-		"removal":           func(r *v1.Result) { r.Outcome = &v1.Result_Reconcile{Reconcile: &v1.Reconcile{Remove: true}} },
+		"removal":           func(r *v1.Result) { r.Outcome = &v1.Result_Sync{Sync: &v1.Sync{Remove: true}} },
 	} {
 		item := content(6, "a")
 		change(item.Result)
