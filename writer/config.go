@@ -41,8 +41,9 @@ const maxConcurrency = 1024
 
 // Config is the configuration of the writer.
 type Config struct {
-	// Config is that of the applier. The Selection sets Protected and Decoder.
 	apply.Config
+	// Events is the Event budget of each namespace.
+	Events budget.Config
 
 	Service process.Options
 	Kube    kube.Options

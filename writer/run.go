@@ -79,7 +79,7 @@ func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse selector: %w", err)
 	}
-	c.Protected, c.Decoder = c.Selection.Protected, plan.Decoder{Grammar: grammar, Selector: selector}
+	d.Protected, d.Decoder = c.Selection.Protected, plan.Decoder{Grammar: grammar, Selector: selector}
 	return apply.New(c.Config, d)
 }
 

@@ -44,20 +44,20 @@ const (
 // Config configures an Applier.
 type Config struct {
 	Planner plan.Planner
-	Decoder plan.Decoder
-	// Protected has the namespaces that are never served.
-	Protected []string
 	// Concurrency is the maximum number of objects that are worked on at a time. Above 32, an API server on two cores
 	// gets slower, not busier.
 	Concurrency int
-	// Writes, WriteBytes and Events are the budgets of each namespace. The Recorder has that of Events.
-	Writes, WriteBytes, Events budget.Config
+	// Writes and WriteBytes are the budgets of each namespace.
+	Writes, WriteBytes budget.Config
 	// History says which bodies are kept for a rollback.
 	History HistoryConfig
 }
 
 // Deps are the dependencies of an Applier.
 type Deps struct {
+	Decoder plan.Decoder
+	// Protected has the namespaces that are never served.
+	Protected  []string
 	Client     *apiserver.Client
 	Breaker    *apiserver.Breaker
 	Signatures *signature.Verifier
@@ -152,7 +152,7 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 }
 
 func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
-	return &task{Applier: a, ref: ref, items: items, bodies: map[string][]byte{}}
+	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{History: map[string][]byte{}}}
 }
 
 // run carries out plans until the API server accepts one.

@@ -35,7 +35,7 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	ctx, span := a.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.Of(d))
 	defer span.End()
 	d.SetTrace(span.SpanContext())
-	item, err := read(d.Subject(), d.Data(), a.config.Protected)
+	item, err := read(d.Subject(), d.Data(), a.deps.Protected)
 	item.Trace = span.SpanContext()
 	var applied Applied
 	if err != nil {

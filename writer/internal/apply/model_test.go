@@ -221,8 +221,8 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 	signatures := must(signature.LoadVerifier(keys))
 	applier := must(apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
-		Decoder: plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 	}, apply.Deps{
+		Decoder:    plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
 		Client:     client,
 		Breaker:    b,
 		Signatures: signatures,

@@ -2,7 +2,6 @@ package apply
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,9 +24,7 @@ func (t *task) setObject(o *plan.Object) {
 	t.object, t.known = o, true
 	if o == nil {
 		t.objects.Drop(t.ref)
-		return
 	}
-	o.Obstacle = cmp.Or(o.Obstacle, t.obstacle)
 }
 
 // forget makes the next attempt read the object.
@@ -42,7 +39,7 @@ func (t *task) readMetadata(ctx context.Context) error {
 	if err != nil {
 		return t.readFailed(err)
 	}
-	t.setObject(t.config.Decoder.Decode(&read.ObjectMeta, plan.Live))
+	t.setObject(t.deps.Decoder.Decode(&read.ObjectMeta, plan.Live))
 	return nil
 }
 
@@ -52,7 +49,7 @@ func (t *task) readObject(ctx context.Context) error {
 	if err != nil {
 		return t.readFailed(err)
 	}
-	o := t.config.Decoder.Decode(&read.ObjectMeta, plan.Live)
+	o := t.deps.Decoder.Decode(&read.ObjectMeta, plan.Live)
 	o.Values, o.Pages = map[string]string{}, map[string]bool{}
 	add := func(key string, value []byte) {
 		o.Values[key], o.Pages[key] = pipeline.Digest(value), plan.IsHTML(value)
@@ -63,9 +60,7 @@ func (t *task) readObject(ctx context.Context) error {
 	for key, value := range read.BinaryData {
 		add(key, value)
 	}
-	if read.Immutable != nil && *read.Immutable {
-		o.Obstacle = apiserver.Immutable
-	}
+	o.Immutable = read.Immutable != nil && *read.Immutable
 	t.setObject(o)
 	return nil
 }

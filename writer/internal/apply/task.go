@@ -23,21 +23,18 @@ type task struct {
 	// object is nil if it does not exist.
 	object *plan.Object
 	// known means that the object is good enough to plan for.
-	known bool
-	// obstacle is the refusal that the API server reported (empty: none).
-	obstacle apiserver.Class
-	// bodies has what the history returned for each digest: nil if it has no such body.
-	bodies map[string][]byte
+	known  bool
+	memory plan.Memory
 }
 
 // assumeObject chooses the newest object that needs no request: the cached one, or the one in the wants.
 func (t *task) assumeObject() {
 	if cached := t.objects.Get(t.ref); cached != nil && t.covers(cached.ResourceVersion) {
-		t.object, t.known = t.config.Decoder.Decode(cached, plan.FromPatch), true
+		t.object, t.known = t.deps.Decoder.Decode(cached, plan.FromPatch), true
 		return
 	}
 	t.objects.Drop(t.ref)
-	if t.object, t.known = t.config.Decoder.FromWants(t.items); t.known {
+	if t.object, t.known = t.deps.Decoder.FromWants(t.items); t.known {
 		t.known = t.signed()
 	}
 }
@@ -127,8 +124,7 @@ func (t *task) oneByOne(ctx context.Context, live bool) []Applied {
 	for _, i := range plan.Order(t.items) {
 		one := t.newTask(t.ref, t.items[i:i+1])
 		if live {
-			object := *t.object
-			one.object, one.known = &object, true
+			one.object, one.known = t.object, true
 		} else {
 			one.assumeObject()
 		}
@@ -149,15 +145,16 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 		}
 	}
 	for {
-		p := t.decide()
+		t.memory.Confirmed = t.confirmations()
+		p, need := t.config.Planner.Plan(t.object, t.memory, t.items)
 		var err error
 		switch {
-		case p.NeedLive:
+		case need.Live:
 			err = t.readMetadata(ctx)
-		case p.NeedValues:
+		case need.Values:
 			err = t.readObject(ctx)
-		case len(p.NeedHistory) > 0:
-			t.history.find(ctx, t.ref.Namespace, p.NeedHistory, t.bodies)
+		case len(need.History) > 0:
+			t.history.find(ctx, t.ref.Namespace, need.History, t.memory.History)
 		default:
 			return p, nil
 		}
@@ -167,24 +164,19 @@ func (t *task) plan(ctx context.Context) (plan.Plan, error) {
 	}
 }
 
-// decide plans with the confirmations that this process remembers.
-func (t *task) decide() plan.Plan {
-	if t.object != nil {
-		t.object.History = t.bodies
-	}
-	if t.object != nil && t.object.Confirmed == nil {
-		for _, item := range t.items {
-			newest := t.confirmed.Get(keyID{t.object.UID, item.Key.Key}) // not of a deleted object with that name
-			if newest == (plan.Confirmation{}) {
-				continue
-			}
-			if t.object.Confirmed == nil {
-				t.object.Confirmed = map[string]plan.Confirmation{}
-			}
-			t.object.Confirmed[item.Key.Key] = newest
+// confirmations returns what this process remembers of the keys of the items.
+func (t *task) confirmations() map[string]plan.Confirmation {
+	found := map[string]plan.Confirmation{}
+	for _, item := range t.items {
+		if t.object == nil {
+			break
+		}
+		newest := t.confirmed.Get(keyID{t.object.UID, item.Key.Key}) // not of a deleted object with that name
+		if newest != (plan.Confirmation{}) {
+			found[item.Key.Key] = newest
 		}
 	}
-	return t.config.Planner.Plan(t.object, t.items)
+	return found
 }
 
 // handleRefusal handles a refused patch. The API server may still accept the status, so the next
@@ -193,8 +185,8 @@ func (t *task) handleRefusal(ctx context.Context, p plan.Plan, by apiserver.Clas
 	if len(t.items) > 1 {
 		return t.oneByOne(ctx, false), true
 	}
-	if t.object.Obstacle == "" && len(p.Values) > 0 {
-		t.obstacle, t.object.Obstacle = by, by
+	if t.memory.Obstacle == "" && !t.object.Immutable && len(p.Values) > 0 {
+		t.memory.Obstacle = by
 		return nil, false
 	}
 	t.deps.Breaker.Success(t.ref.Namespace)

@@ -46,7 +46,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		!entry.Failing() && entry.Available == "" {
 		return Decision{Outcome: Unchanged, Confirmed: true}
 	}
-	if !holds && b.object.Obstacle != "" {
+	if !holds && b.memory.Obstacle != "" {
 		return b.recordRefusal(i)
 	}
 	body := c.GetBody()

@@ -33,7 +33,7 @@ func TestIsHTML(t *testing.T) {
 // The values of the object are read before a page replaces one.
 func TestAPageReplacesOnlyAPage(t *testing.T) {
 	const json = `{"a":1}`
-	holding := func(was string) *plan.Object {
+	holding := func(was string) known {
 		o := asking().wrote(was).ownedBy(annotation.FieldManager).holding(was).object()
 		o.Pages = map[string]bool{theKey: plan.IsHTML([]byte(was))}
 		return o
@@ -46,7 +46,7 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 	pinned := content(9, page)
 	pinned.Result.Want.Sha256 = digest(page)
 	for name, tt := range map[string]struct {
-		object *plan.Object
+		object known
 		item   plan.Item
 		want   plan.Outcome
 	}{
@@ -65,9 +65,9 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 		if strings.HasSuffix(name, "pending body") {
 			items = append(items, content(9, json))
 		}
-		p := plan.Planner{Prune: true}.Plan(tt.object, items)
+		p, need := tt.object.plan(plan.Planner{Prune: true}, items...)
 		if tt.want == "" {
-			NewWithT(t).Expect(p.NeedValues).To(BeTrue(), name)
+			NewWithT(t).Expect(need.Values).To(BeTrue(), name)
 			continue
 		}
 		d := p.Decisions[0]

@@ -142,8 +142,8 @@ func TestEntryOfAnObstacle(t *testing.T) {
 func TestOccurrences(t *testing.T) {
 	of := func(object fixture, item plan.Item) string { return eventOf(t, object, item).Occurrence }
 	status404 := func(r *v1.Result) { r.GetFailure().StatusCode = 404 }
-	held := asking().noted(wrote("a")).object()
-	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object()
+	held := asking().noted(wrote("a")).object().Object
+	later := asking().noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}).object().Object
 	otherURL := content(7, "b")
 	otherURL.Result.Want.Url = "https://other.example.com"
 	otherKey := content(7, "b")
@@ -186,7 +186,7 @@ func TestALongStatusIsShortened(t *testing.T) {
 	}
 	theirs := failing(status.Entry{Size: 7, Annotation: "example.com/other"}, "KeyExists")
 	theirs.Explanation = &status.Explanation{Message: "of another installation"}
-	object := func(room int) *plan.Object {
+	object := func(room int) known {
 		o := asking().object()
 		o.Status.Keys, o.Room = maps.Clone(whole), room
 		o.Others.Keys = map[string]status.Entry{"theirs": theirs}

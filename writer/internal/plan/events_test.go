@@ -70,7 +70,8 @@ func ofFetches() []plan.Event {
 		f.Attempts, f.FirstFailedAt = 6, timestamppb.New(noon)
 		setNextTry(f)
 		item := result(6, func(r *v1.Result) { r.Outcome = &v1.Result_Failure{Failure: f} })
-		events = append(events, plan.Planner{}.Plan(object.object(), []plan.Item{item}).Decisions[0].Events...)
+		p, _ := object.object().plan(plan.Planner{}, item)
+		events = append(events, p.Decisions[0].Events...)
 	}
 	neverFetched := []v1.FailureClass{
 		v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION, v1.FailureClass_FAILURE_CLASS_KEY_EXISTS,
@@ -125,10 +126,10 @@ func ofWrites(t *testing.T) []plan.Event {
 		of(asking().behind(apiserver.TooLarge), body),
 		of(asking().noted(wrote("a")).behind(apiserver.Rejected), body),
 		of(noLonger, reconcile()),
-		plan.Refusal(object, reconcile(), apiserver.Rejected),
+		plan.Refusal(object.Object, reconcile(), apiserver.Rejected),
 		plan.Denial(reconcile(), false), plan.Denial(reconcile(), true),
-		plan.Refusal(object, body, apiserver.Rejected), plan.Refusal(object, body, apiserver.StatusTooLarge),
-		plan.Denial(body, false), plan.OverBudget(object, body), plan.Recovered(body),
+		plan.Refusal(object.Object, body, apiserver.Rejected), plan.Refusal(object.Object, body, apiserver.StatusTooLarge),
+		plan.Denial(body, false), plan.OverBudget(object.Object, body), plan.Recovered(body),
 	}
 }
 
@@ -138,7 +139,8 @@ func TestAForgedReasonDoesNotReachAnEvent(t *testing.T) {
 	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
 		object := asking().annotated(annotation.StatusKey,
 			`{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object()
-		for _, e := range (plan.Planner{}).Plan(object, []plan.Item{failure(6, timeout)}).Decisions[0].Events {
+		p, _ := object.plan(plan.Planner{}, failure(6, timeout))
+		for _, e := range p.Decisions[0].Events {
 			NewWithT(t).Expect(plan.Reasons()).To(ContainElement(e.Reason), forged)
 		}
 	}

@@ -82,7 +82,7 @@ var refusals = map[apiserver.Class]v1.FailureClass{
 
 // recordRefusal records that the API server refuses a body.
 func (b *builder) recordRefusal(i Item) Decision {
-	return b.recordObstacle(i, Refused, cmp.Or(refusals[b.object.Obstacle], writeFailed))
+	return b.recordObstacle(i, Refused, cmp.Or(refusals[b.memory.Obstacle], writeFailed))
 }
 
 // recordObstacle records why a body was not written. If the API server rejected the write, the fence
@@ -94,7 +94,7 @@ func (b *builder) recordObstacle(i Item, outcome Outcome, class v1.FailureClass)
 	if class != writeFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
-	note := obstacleNote(i, next, b.object.Obstacle)
+	note := obstacleNote(i, next, b.memory.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	changed := !sameFailure(entry, next)
 	decision := Decision{Outcome: outcome, NewPage: changed && class == contentRejected}

@@ -117,9 +117,9 @@ func (f fixture) labelled(name, value string) fixture {
 }
 
 // planned returns the plan for items of an object, and the status that it writes.
-func planned(t *testing.T, object *plan.Object, items ...plan.Item) (plan.Plan, status.Status) {
+func planned(t *testing.T, k known, items ...plan.Item) (plan.Plan, status.Status) {
 	t.Helper()
-	p := plan.Planner{Prune: true}.Plan(object, items)
+	p, _ := k.plan(plan.Planner{Prune: true}, items...)
 	s, err := status.Parse(p.Status)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred(), p.Status)
 	return p, s
@@ -128,9 +128,9 @@ func planned(t *testing.T, object *plan.Object, items ...plan.Item) (plan.Plan, 
 // eventOf returns the only Event of a plan.
 func eventOf(t *testing.T, object fixture, item plan.Item) plan.Event {
 	t.Helper()
-	events := plan.Planner{Prune: true}.Plan(object.object(), []plan.Item{item}).Decisions[0].Events
-	NewWithT(t).Expect(events).To(HaveLen(1))
-	return events[0]
+	p, _ := object.object().plan(plan.Planner{Prune: true}, item)
+	NewWithT(t).Expect(p.Decisions[0].Events).To(HaveLen(1))
+	return p.Decisions[0].Events[0]
 }
 
 func (f fixture) seen(freshness plan.Freshness) fixture {
@@ -143,8 +143,18 @@ func (f fixture) behind(obstacle apiserver.Class) fixture {
 	return f
 }
 
+// known is an object as the planner sees it.
+type known struct {
+	*plan.Object
+	plan.Memory
+}
+
+func (k known) plan(p plan.Planner, items ...plan.Item) (plan.Plan, plan.Need) {
+	return p.Plan(k.Object, k.Memory, items)
+}
+
 // object returns the object as the planner sees it.
-func (f fixture) object() *plan.Object {
+func (f fixture) object() known {
 	if s := (status.Status{Keys: f.status}).String(); s != "" {
 		f = f.annotated(annotation.StatusKey, s)
 	}
@@ -156,9 +166,8 @@ func (f fixture) object() *plan.Object {
 		meta.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)
 	}
 	o := decoder().Decode(meta, f.freshness)
-	o.Values, o.Obstacle = f.values, f.obstacle
-	o.History = f.history
-	return o
+	o.Values = f.values
+	return known{o, plan.Memory{Obstacle: f.obstacle, History: f.history}}
 }
 
 func decoder() plan.Decoder {

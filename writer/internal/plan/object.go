@@ -15,7 +15,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Freshness says where an object comes from.
@@ -50,17 +49,10 @@ type Object struct {
 	Values map[string]string
 	// Pages has the keys whose value is an HTML page. It is known if Values is.
 	Pages map[string]bool
-	// History has what the history returned for each digest: nil if it has no such body.
-	History map[string][]byte
+	// Immutable is known if Values is.
+	Immutable bool
 	// Room is the maximum size of the status, in bytes.
 	Room int
-
-	// Obstacle is the class of an earlier refusal of values by the API server (empty: none). The status may still be
-	// writable.
-	Obstacle apiserver.Class
-	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
-	// the status does not have it.
-	Confirmed map[string]Confirmation
 
 	// ownersIncomplete means that not even the annotation has a recorded owner.
 	ownersIncomplete bool

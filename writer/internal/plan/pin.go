@@ -52,13 +52,13 @@ func (b *builder) fillPins(i Item, d *Decision) (changed bool) {
 // fillPinOf fills the pin of a key whose result does not have that body. over means that the result needs nothing else.
 func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
 	pin := b.object.Request.SHA256[i.Key.Key]
-	body, known := b.object.History[pin]
+	body, known := b.memory.History[pin]
 	switch {
 	case pin == "", b.holdsPin(i.Key.Key), pin == i.Result.GetContent().GetSha256(), !b.object.asks(i, ""):
 		return d, false
-	case !known && len(b.object.History) >= pipeline.MaxPinsFilled:
+	case !known && len(b.memory.History) >= pipeline.MaxPinsFilled:
 		return Decision{Outcome: Deferred}, true
-	case b.object.Obstacle != "" && body != nil:
+	case b.memory.Obstacle != "" && body != nil:
 		return b.recordRefusal(i), true
 	}
 	d = b.fillPin(i, i.Key.Key)
@@ -78,12 +78,12 @@ func (b *builder) holdsPin(key string) bool {
 func (b *builder) fillPin(i Item, key string) Decision {
 	pin, entry := b.object.Request.SHA256[key], b.status.Keys[key]
 	_, others := b.object.Others.Keys[key]
-	body, known := b.object.History[pin]
+	body, known := b.memory.History[pin]
 	switch {
-	case pin == "", others, !b.object.managed(), b.object.Obstacle != "", entry.Copied(b.object.UID), b.foreign(key):
+	case pin == "", others, !b.object.managed(), b.memory.Obstacle != "", entry.Copied(b.object.UID), b.foreign(key):
 		return Decision{}
-	case !known && len(b.needHistory)+len(b.object.History) < pipeline.MaxPinsFilled:
-		b.needHistory = append(b.needHistory, pin)
+	case !known && len(b.need.History)+len(b.memory.History) < pipeline.MaxPinsFilled:
+		b.need.History = append(b.need.History, pin)
 		return Decision{}
 	case body == nil: // the watcher publishes a want
 		return Decision{}

@@ -60,12 +60,16 @@ type Plan struct {
 	// Status is written if SetStatus. An empty one removes the annotation.
 	Status    string
 	SetStatus bool
-	// NeedValues means that the whole object must be read for a decision.
-	NeedValues bool
-	// NeedHistory lists the digests of bodies that must be looked up in the history.
-	NeedHistory []string
-	// NeedLive means that a result would be dropped because of an object that is not live.
-	NeedLive bool
+}
+
+// Need is what must be read before there is a plan. The zero value means nothing.
+type Need struct {
+	// Live means that a result would be dropped because of an object that is not live.
+	Live bool
+	// Values means that the whole object must be read for a decision.
+	Values bool
+	// History lists the digests of bodies that must be looked up in the history.
+	History []string
 }
 
 // Empty reports whether there is nothing to write.

@@ -9,6 +9,7 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
+	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Planner makes plans.
@@ -17,27 +18,42 @@ type Planner struct {
 	Prune bool
 }
 
-// Plan returns the plan for items, all of the same ConfigMap. A nil object does not exist.
-func (planner Planner) Plan(object *Object, items []Item) Plan {
+// Memory is what the writer knows besides the object.
+type Memory struct {
+	// Obstacle is the class of an earlier refusal of values by the API server (empty: none). The status may still be
+	// writable.
+	Obstacle apiserver.Class
+	// History has what the history returned for each digest: nil if it has no such body.
+	History map[string][]byte
+	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
+	// the status does not have it.
+	Confirmed map[string]Confirmation
+}
+
+// Plan returns the plan for items, all of the same ConfigMap, or what must be read first. A nil object does not exist.
+func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need) {
 	p := Plan{Decisions: make([]Decision, len(items))}
 	if object == nil {
 		for i := range items {
 			p.Decisions[i].Outcome = Gone
 		}
-		return p
+		return p, Need{}
 	}
-	b := &builder{planner: planner, object: object, status: object.Status.Clone(), values: map[string]*Value{}}
+	b := &builder{
+		planner: planner, object: object, memory: m, status: object.Status.Clone(), values: map[string]*Value{},
+	}
+	if object.Immutable {
+		b.memory.Obstacle = apiserver.Immutable
+	}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])
-		if b.needValues {
-			return Plan{NeedValues: true}
+		if b.need.Values || len(b.need.History) > 0 {
+			return Plan{}, b.need
 		}
-		if len(b.needHistory) > 0 {
-			return Plan{NeedHistory: b.needHistory}
-		}
-		if object.Freshness != Live && p.Decisions[i].needsLive() {
-			p.NeedLive = true
-		}
+		b.need.Live = b.need.Live || object.Freshness != Live && p.Decisions[i].needsLive()
+	}
+	if b.need.Live {
+		return Plan{}, b.need
 	}
 	p.Values = b.values
 	if b.touched {
@@ -48,7 +64,7 @@ func (planner Planner) Plan(object *Object, items []Item) Plan {
 			p.SetStatus = false // there was no room for the change
 		}
 	}
-	return p
+	return p, Need{}
 }
 
 // needsLive reports whether the decision drops a result.
@@ -58,14 +74,13 @@ func (d Decision) needsLive() bool {
 
 // builder holds the state that the object will have after the plan.
 type builder struct {
-	planner    Planner
-	object     *Object
-	status     status.Status
-	values     map[string]*Value
-	touched    bool
-	needValues bool
-	// needHistory has the digests of the bodies that the plan needs from the history.
-	needHistory []string
+	planner Planner
+	object  *Object
+	memory  Memory
+	status  status.Status
+	values  map[string]*Value
+	touched bool
+	need    Need
 }
 
 func (b *builder) decide(i Item) Decision {
@@ -80,7 +95,7 @@ func (b *builder) decide(i Item) Decision {
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]
-	if b.object.Confirmed[i.Key.Key].overtook(i) {
+	if b.memory.Confirmed[i.Key.Key].overtook(i) {
 		return Decision{Outcome: Late, byFence: true}
 	}
 	switch i.Fence.Compare(entry.Fence) {
@@ -140,7 +155,7 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
 			return []Event{failureEvent(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
-		return []Event{failureEvent(i, entry, actionWrite, obstacleNote(i, entry, b.object.Obstacle))}
+		return []Event{failureEvent(i, entry, actionWrite, obstacleNote(i, entry, b.memory.Obstacle))}
 	case entry.Available != "" && entry.Available == i.Result.GetContent().GetSha256():
 		return []Event{updateAvailable(i, entry.HasBody(), entry.Available)}
 	case !entry.Since.IsZero() && entry.Since.Equal(i.observed()):
@@ -160,7 +175,7 @@ func (b *builder) owner(key string) annotation.Ownership {
 // digest returns the digest of the current value of key.
 func (b *builder) digest(key string) (digest string, exists bool) {
 	if b.object.Values == nil {
-		b.needValues = true
+		b.need.Values = true
 	}
 	digest, exists = b.object.Values[key]
 	return digest, exists

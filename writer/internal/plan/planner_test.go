@@ -388,8 +388,8 @@ func TestPlan(t *testing.T) {
 		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Planner{Prune: !tt.want.keep}.Plan(tt.object.object(), []plan.Item{tt.item})
-			check(t, p, tt.want)
+			p, need := tt.object.object().plan(plan.Planner{Prune: !tt.want.keep}, tt.item)
+			check(t, p, need, tt.want)
 		})
 	}
 }
@@ -398,12 +398,12 @@ func TestPlan(t *testing.T) {
 func TestConfirmed(t *testing.T) {
 	g := NewWithT(t)
 	object := asking().ownedBy(annotation.FieldManager).noted(wrote("a")).object()
-	p := plan.Planner{}.Plan(object, []plan.Item{content(7, "a")})
+	p, _ := object.plan(plan.Planner{}, content(7, "a"))
 	g.Expect(p.Decisions[0].Confirmed).To(BeTrue())
 	g.Expect(p.Empty()).To(BeTrue())
 	object.Confirmed = map[string]plan.Confirmation{theKey: {Fence: fence(7), At: noon}}
 	decided := func(item plan.Item) (plan.Outcome, bool) {
-		p := plan.Planner{}.Plan(object, []plan.Item{item})
+		p, _ := object.plan(plan.Planner{}, item)
 		return p.Decisions[0].Outcome, p.Empty()
 	}
 	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
@@ -422,11 +422,10 @@ func TestConfirmed(t *testing.T) {
 	g.Expect(outcome).To(Equal(plan.Written), "a later failure")
 }
 
-func check(t *testing.T, p plan.Plan, want expectation) {
+func check(t *testing.T, p plan.Plan, need plan.Need, want expectation) {
 	t.Helper()
 	g := NewWithT(t)
-	g.Expect(p.NeedValues).To(Equal(want.needs == "values"), "needs values")
-	g.Expect(p.NeedLive).To(Equal(want.needs == "live"), "needs a live object")
+	g.Expect(need).To(Equal(plan.Need{Values: want.needs == "values", Live: want.needs == "live"}))
 	if want.needs != "" {
 		return
 	}

@@ -75,7 +75,7 @@ func (b *builder) keptNote(key string) string {
 		return "field manager " + other + " also owns it"
 	case b.object.Applied[key]:
 		return "the manifest that was last applied has it, too"
-	case b.object.Obstacle != "":
+	case b.memory.Obstacle != "":
 		return "the API server refuses to remove it"
 	}
 	return ""

@@ -109,7 +109,6 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 			p, s := planned(t, tt.object.object(), problems())
 			g.Expect(p.Decisions).To(HaveExactElements(plan.Decision{Outcome: tt.outcome}))
 			g.Expect(p.Values).To(BeEmpty())
-			g.Expect(p.NeedValues).To(BeFalse())
 			g.Expect(p.SetStatus).To(Equal(tt.outcome == plan.Written))
 			if !p.SetStatus {
 				return
@@ -126,7 +125,7 @@ func TestForeignKeysAreInTheStatus(t *testing.T) {
 }
 
 // expectNothingWritten expects an empty plan.
-func expectNothingWritten(t *testing.T, object *plan.Object, item plan.Item) {
+func expectNothingWritten(t *testing.T, object known, item plan.Item) {
 	t.Helper()
 	p, _ := planned(t, object, item)
 	NewWithT(t).Expect(p.Empty()).To(BeTrue(), "wrote %s", p.Status)
@@ -247,7 +246,6 @@ func TestPlanOfSeveral(t *testing.T) {
 // The digest of a body from the same batch is known without a read.
 func TestPlanOfTheSameBodyTwice(t *testing.T) {
 	p, s := planned(t, asking().object(), content(6, "b"), content(7, "b"))
-	NewWithT(t).Expect(p.NeedValues).To(BeFalse())
 	NewWithT(t).Expect(p.Decisions[1].Outcome).To(Equal(plan.Unchanged))
 	NewWithT(t).Expect(s.Keys[theKey].Fence).To(Equal(fence(6)))
 }
@@ -322,10 +320,10 @@ func TestAssumedObject(t *testing.T) {
 	item := content(6, "a")
 	item.Result.Want.Status = (status.Status{Keys: map[string]status.Entry{theKey: wrote("a")}}).String()
 	o, _ := decoder().FromWants([]plan.Item{item})
-	p := plan.Planner{}.Plan(o, []plan.Item{item})
+	p, _ := plan.Planner{}.Plan(o, plan.Memory{}, []plan.Item{item})
 	NewWithT(t).Expect(p.Decisions[0].Outcome).To(Equal(plan.Unchanged), "the same body of a key that is ours")
 	item.Result.Want.Drift = "none"
 	o, _ = decoder().FromWants([]plan.Item{item})
-	p = plan.Planner{}.Plan(o, []plan.Item{item})
+	p, _ = plan.Planner{}.Plan(o, plan.Memory{}, []plan.Item{item})
 	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body for a missing key")
 }
