@@ -21,7 +21,7 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 	m := engine.NewMetrics(set)
 	set.GaugeFunc("in_flight_limit_messages", "Maximum number of messages in flight.",
 		func() float64 { return float64(cfg.Throttle.Slots) })
-	set.GaugeFunc("queued_keys", "Keys in the fetcher's memory that wait for a slot of their host.",
+	set.GaugeFunc("queued_keys", "Keys in the fetcher's memory that wait for a slot of their host or a shared GET.",
 		func() float64 { return float64(slots.Queued()) })
 	set.Families(func() []map[string]float64 { return []map[string]float64{slots.Hosts()} }, metric.Definition{
 		Name: "hosts",

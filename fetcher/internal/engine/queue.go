@@ -52,11 +52,12 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 		Until: time.Now().Add(r.wait), Bytes: len(data),
 		Start: func(ticket *throttle.Ticket) { e.start(l, ticket) }, //nolint:contextcheck // it starts later
 	}
-	enqueue := func() { e.deps.Throttle.Enqueue(k) }
 	if r.parking.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
-		e.shared.After(r.parking.shared, enqueue)
+		e.deps.Throttle.Hold(k)
+		key := a.key // so that the call does not keep the payload in memory
+		e.shared.After(r.parking.shared, func() { e.deps.Throttle.Unhold(key) })
 	} else {
-		enqueue()
+		e.deps.Throttle.Enqueue(k)
 	}
 }
 

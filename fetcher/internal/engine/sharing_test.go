@@ -72,7 +72,8 @@ var _ = Describe("Objects with the same URL", func() {
 			}
 		}
 		w.fire(w.timerOf(last).Due)
-		Eventually(parked).Should(BeEquivalentTo(keys))
+		Eventually(f.value(`messages_total{outcome="queued"}`)).Should(BeEquivalentTo(1))
+		Expect(f.slots.Queued()).To(Equal(keys - 1))
 		Expect(w.timerOf(last).at.Sub(w.clock.Now())).To(Equal(57 * time.Second))
 
 		close(release)

@@ -15,8 +15,7 @@ type Config struct {
 	Window time.Duration
 	// JoinWithin is how long after the start of a call other callers wait for it.
 	JoinWithin time.Duration
-	// Entries and Bytes limit the outcomes to reuse. The oldest are dropped first. Entries also
-	// limits the functions that wait for one call, see After.
+	// Entries and Bytes limit the outcomes to reuse. The oldest are dropped first.
 	Entries int
 	Bytes   int64
 }
@@ -97,13 +96,12 @@ func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Shared[V]) (value
 	return o.Value, false, nil
 }
 
-// After calls fn at the end of the running call for the key, or at once if there is none. At most
-// Config.Entries functions wait for a call. Further ones are dropped.
+// After calls fn at the end of the running call for the key, or at once if there is none.
 func (g *Group[K, V]) After(key K, fn func()) {
 	g.mu.Lock()
 	c := g.calls[key]
 	running := c != nil && c.ended.IsZero()
-	if running && len(c.after) < g.cfg.Entries {
+	if running {
 		c.after = append(c.after, fn)
 	}
 	g.mu.Unlock()

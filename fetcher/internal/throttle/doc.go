@@ -9,6 +9,7 @@
 // One slot of each host is reserved for a second namespace, and more while others need them.
 //
 // Throttle.Acquire is for delivered keys, and Throttle.Enqueue for keys to queue, which get a Ticket when they are
-// started. For both, limits.go decides whether a key may have a slot, and queue.go which key is next. A Ticket goes
-// through the states in ticket.go, and each change calls Throttle.assignSlots.
+// started. Throttle.Hold counts the memory of a key that waits for something else first. limits.go decides whether a
+// key may have a slot, and queue.go which key is next. A Ticket goes through the states in ticket.go, and each change
+// calls Throttle.assignSlots.
 package throttle

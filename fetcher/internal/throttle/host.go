@@ -31,8 +31,9 @@ type lane struct {
 	throttle  *Throttle
 	host      *host
 	namespace *namespace
-	// queue has the queued keys, and waiting counts the requests that wait in Acquire.
+	// queue has the queued keys, held counts the held ones, and waiting the requests that wait in Acquire.
 	queue   []*QueuedKey
+	held    int
 	waiting int
 	// pausedUntil is the end of the pause that the host requested from this namespace.
 	pausedUntil time.Time
@@ -69,7 +70,7 @@ func (t *Throttle) lane(name, ns string) *lane {
 // forget drops the state of an idle lane, and then of a namespace and a host without lanes.
 func (l *lane) forget(now time.Time) {
 	throttle, h, ns := l.throttle, l.host, l.namespace
-	if l.needs() == 0 && !l.pausedUntil.After(now) && h.lanes[ns.name] == l {
+	if l.needs() == 0 && l.held == 0 && !l.pausedUntil.After(now) && h.lanes[ns.name] == l {
 		delete(h.lanes, ns.name)
 		delete(ns.ready, l)
 		if ns.lanes--; ns.lanes == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxQueuedBytes is the maximum memory of the queues. One namespace may use half of the memory
+	// maxQueuedBytes is the maximum memory of queued and held keys. One namespace may use half of the memory
 	// that the others leave free.
 	maxQueuedBytes = 32 << 20
 	// queuedKeyBytes is the memory of a queued key without its payload.
@@ -35,6 +35,8 @@ type QueuedKey struct {
 	Start func(*Ticket)
 
 	lane *lane
+	// held reports whether the key must not start yet.
+	held bool
 }
 
 // Rank is the priority of a key within its namespace.
@@ -52,11 +54,34 @@ const (
 func (t *Throttle) Enqueue(k *QueuedKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := time.Now()
+	t.enqueue(k, time.Now())
+}
+
+// Hold is like Enqueue, but the key does not start before Unhold.
+func (t *Throttle) Hold(k *QueuedKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k.held = true
+	t.enqueue(k, time.Now())
+}
+
+// Unhold lets a held key start.
+func (t *Throttle) Unhold(key pipeline.Key) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.queued[key]; k != nil && k.held {
+		k.held = false
+		k.lane.held--
+		t.lineUp(k, time.Now())
+	}
+}
+
+func (t *Throttle) enqueue(k *QueuedKey, now time.Time) {
 	if old := t.queued[k.Key]; old != nil {
 		if old.Since.Before(k.Since) {
 			k.Since = old.Since
 		}
+		k.held = k.held || old.held && old.Want == k.Want
 		t.drop(old)
 		old.lane.forget(now)
 	}
@@ -68,6 +93,16 @@ func (t *Throttle) Enqueue(k *QueuedKey) {
 	}
 	t.queued[k.Key] = k
 	t.resize(lane, k.Bytes)
+	if k.held {
+		lane.held++
+	} else {
+		t.lineUp(k, now)
+	}
+}
+
+// lineUp lets a key start in its turn.
+func (t *Throttle) lineUp(k *QueuedKey, now time.Time) {
+	lane := k.lane
 	at, _ := slices.BinarySearchFunc(lane.queue, k, func(other, k *QueuedKey) int {
 		return cmp.Or(cmp.Compare(other.Rank, k.Rank), other.Since.Compare(k.Since), -1) // behind its equals
 	})
@@ -80,6 +115,10 @@ func (t *Throttle) Enqueue(k *QueuedKey) {
 func (t *Throttle) drop(k *QueuedKey) {
 	delete(t.queued, k.Key)
 	t.resize(k.lane, -k.Bytes)
+	if k.held {
+		k.lane.held--
+		return
+	}
 	at := slices.Index(k.lane.queue, k)
 	k.lane.queue = slices.Delete(k.lane.queue, at, at+1)
 }
@@ -89,7 +128,7 @@ func (t *Throttle) resize(lane *lane, by int) {
 	lane.namespace.bytes += by
 }
 
-// IsQueued reports whether a key is queued with this want.
+// IsQueued reports whether a key is queued or held with this want.
 func (t *Throttle) IsQueued(key pipeline.Key, want uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +136,7 @@ func (t *Throttle) IsQueued(key pipeline.Key, want uint64) bool {
 	return k != nil && k.Want == want
 }
 
-// Queued returns the number of queued keys.
+// Queued returns the number of queued and held keys.
 func (t *Throttle) Queued() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

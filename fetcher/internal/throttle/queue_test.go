@@ -162,6 +162,37 @@ func TestNoNamespaceFillsTheQueues(t *testing.T) {
 	})
 }
 
+func TestAHeldKeyStartsLaterAndCountsAgainstTheMemory(t *testing.T) {
+	try(t, perHost(3), func(t *trial) {
+		until := time.Now().Add(10 * time.Minute)
+		held := func(name string, bytes int) *throttle.QueuedKey {
+			return &throttle.QueuedKey{
+				Key: pipeline.Key{Namespace: "one", Name: name}, Host: "a", Want: 1, Until: until, Bytes: bytes - 512,
+				Start: func(*throttle.Ticket) { t.names <- name },
+			}
+		}
+		for i := range 17 {
+			t.Hold(held(fmt.Sprint(i), 1<<20))
+		}
+		if n := t.Queued(); n != 16 {
+			t.Errorf("%d keys of one MiB are held", n)
+		}
+		t.Hold(held("0", 512))    // it was edited, or its lease has ended
+		t.Enqueue(held("1", 512)) // its lease has ended
+		t.starts()
+		t.Unhold(pipeline.Key{Namespace: "one", Name: "1"})
+		t.Unhold(pipeline.Key{Namespace: "one", Name: "1"})
+		t.Unhold(pipeline.Key{Namespace: "one", Name: "16"})
+		t.starts("1")
+		for i := range 16 {
+			t.Unhold(pipeline.Key{Namespace: "one", Name: fmt.Sprint(i)})
+		}
+		if n := len(t.order()); n != 15 || t.Queued() != 0 {
+			t.Errorf("%d keys were started, and %d are left", n, t.Queued())
+		}
+	})
+}
+
 func TestStopWaitsForStartedKeysAndStartsNoMore(t *testing.T) {
 	try(t, perHost(1), func(t *trial) {
 		slot := t.granted(on("a", "one"))

@@ -64,7 +64,7 @@ type Throttle struct {
 	namespaces map[string]*namespace
 	// taken counts the slots of the process that are taken.
 	taken int
-	// queued has the queued keys, and bytes is their memory.
+	// queued has the queued and held keys, and bytes is their memory.
 	queued map[pipeline.Key]*QueuedKey
 	bytes  int
 	// claim is the moving average of the duration of claims.
