@@ -47,7 +47,7 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 		done, fits := a.queue.Do(ctx, item, len(d.Data()))
 		applied = done
 		if !fits {
-			applied = Applied{After: slow + rand.N(slow)}
+			applied = Applied{After: slowAfter + rand.N(slowAfter)}
 		}
 	}
 	disposition := dispose(d, applied)

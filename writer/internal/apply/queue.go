@@ -12,9 +12,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// slow is how long a result may take before its namespace loses a quarter of the space in flight. An admission
+// slowAfter is how long a result may take before its namespace loses a quarter of the space in flight. An admission
 // webhook may be slow.
-const slow = 5 * time.Second
+const slowAfter = 5 * time.Second
 
 // linger is how long the first result for a ConfigMap waits for others to share its patch.
 const linger = 2 * time.Millisecond
@@ -92,8 +92,8 @@ func newQueue(
 	}
 }
 
-// most is the part of a limit that one namespace gets.
-func most(limit int) int { return limit - limit/4 }
+// namespaceShare is the part of a limit that one namespace gets.
+func namespaceShare(limit int) int { return limit - limit/4 }
 
 // Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
 // its space. Work that has begun is finished, even if ctx is done. Do panics if the work panics.
@@ -105,7 +105,7 @@ func (q *queue) Do(ctx context.Context, item plan.Item, bytes int) (applied Appl
 		s = &share{}
 		q.shares[namespace] = s
 	}
-	if s.took > slow && (s.messages >= most(MaxMessages) || s.bytes >= most(MaxBytes)) {
+	if s.took > slowAfter && (s.messages >= namespaceShare(MaxMessages) || s.bytes >= namespaceShare(MaxBytes)) {
 		q.mu.Unlock()
 		return Applied{}, false
 	}
@@ -204,7 +204,7 @@ func (q *queue) grant() {
 	}
 	var next *share
 	for _, s := range q.shares {
-		if len(s.turns) > 0 && s.busy < most(q.concurrency) && (next == nil || s.busy < next.busy) {
+		if len(s.turns) > 0 && s.busy < namespaceShare(q.concurrency) && (next == nil || s.busy < next.busy) {
 			next = s
 		}
 	}

@@ -128,9 +128,9 @@ func TestASlowNamespaceGetsThreeQuartersOfTheSpace(t *testing.T) {
 		took  time.Duration
 		want  int
 	}{
-		"slow":              {1, slow + 1, 192},
-		"slow, large":       {1 << 20, slow + 1, 48},
-		"as fast as others": {1, slow - time.Second, 256},
+		"slow":              {1, slowAfter + 1, 192},
+		"slow, large":       {1 << 20, slowAfter + 1, 48},
+		"as fast as others": {1, slowAfter - time.Second, 256},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueued(t, 8)

@@ -24,7 +24,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	case !b.object.asks(i, ""), c.GetRules() != rules, offered && b.object.Request.Interval(key) <= 0:
 		return Decision{Outcome: Late}
 	case b.foreign(key):
-		return b.recordObstacle(i, Foreign, keyExists)
+		return b.recordObstacle(i, KeyExists, keyExists)
 	case offered:
 		return b.offered(i, c)
 	}

@@ -18,7 +18,7 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Outcome: Late}
 	}
 	if b.foreign(key) {
-		return b.recordObstacle(i, Foreign, keyExists)
+		return b.recordObstacle(i, KeyExists, keyExists)
 	}
 	entry := b.status.Keys[key]
 	since := i.observed()

@@ -176,8 +176,8 @@ const (
 	Late Outcome = "late"
 	// Gone means that the object does not exist any more.
 	Gone Outcome = "gone"
-	// Foreign means that another field manager or installation owns the key.
-	Foreign Outcome = "key_exists"
+	// KeyExists means that another field manager or installation owns the key.
+	KeyExists Outcome = "key_exists"
 	// Refused means that the API server does not accept the write.
 	Refused Outcome = "refused"
 )
@@ -188,5 +188,5 @@ const Deferred Outcome = "deferred"
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Written, Unchanged, Late, Gone, Foreign, Refused, Deferred}
+	return []Outcome{Written, Unchanged, Late, Gone, KeyExists, Refused, Deferred}
 }

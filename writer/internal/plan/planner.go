@@ -69,7 +69,7 @@ func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need)
 
 // needsLive reports whether the decision drops a result.
 func (d Decision) needsLive() bool {
-	return !d.byFence && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == Foreign)
+	return !d.byFence && (d.Outcome == Late || d.Outcome == Gone || d.Outcome == KeyExists)
 }
 
 // builder holds the state that the object will have after the plan.
@@ -91,7 +91,7 @@ func (b *builder) decide(i Item) Decision {
 		return b.sync(i)
 	}
 	if _, others := b.object.Others.Keys[i.Key.Key]; others { // the watcher reports it
-		return Decision{Outcome: Foreign}
+		return Decision{Outcome: KeyExists}
 	}
 	b.adoptCopied(i)
 	entry := b.status.Keys[i.Key.Key]

@@ -41,7 +41,7 @@ type expectation struct {
 
 var (
 	tooLate     = expectation{outcome: plan.Late}
-	isForeign   = expectation{outcome: plan.Foreign}
+	isForeign   = expectation{outcome: plan.KeyExists}
 	unchanged   = expectation{outcome: plan.Unchanged}
 	needsValues = expectation{needs: "values"}
 	needsLive   = expectation{needs: "live"}
@@ -70,7 +70,7 @@ func says(event string) expectation {
 
 // keyExists expects a KeyExists entry at trigger seq.
 func keyExists(seq uint64) expectation {
-	return expectation{outcome: plan.Foreign, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
+	return expectation{outcome: plan.KeyExists, entries: ill("", "KeyExists", seq), events: []string{"KeyExists"}}
 }
 
 // refused expects the entry of a refused body with its Event.
