@@ -3,46 +3,43 @@ package get_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
-// phases counts the observed phases.
-type phases struct {
-	mu   sync.Mutex
-	seen map[get.Phase]int
-}
-
 var _ = Describe("a client", func() {
 	It("observes the duration of each phase", func(ctx SpecContext) {
-		heard := &phases{seen: map[get.Phase]int{}}
-		ca := newAuthority()
-		cfg := shortLimits()
+		ca, heard, counts := newAuthority(), make(chan get.Phase, 100), map[get.Phase]int{}
+		observed := func() map[get.Phase]int {
+			for len(heard) > 0 {
+				counts[<-heard]++
+			}
+			return counts
+		}
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{Observe: heard.ObservePhase})
+		client := newClientOf(newGate(egress.Config{}), get.Deps{
+			Observe: func(_ context.Context, phase get.Phase, _ time.Duration) { heard <- phase },
+		})
 		port := secureServer(ca, host, nil, redirectOr("hello", http.StatusOK))
 
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
-		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.Phase("dns"): 1, get.Phase("connect"): 1, get.Phase("tls"): 1, get.Phase("first_byte"): 1,
-			get.Phase("transfer"): 1, get.Phase("total"): 1,
+		Expect(observed()).To(Equal(map[get.Phase]int{
+			"dns": 1, "connect": 1, "tls": 1, "first_byte": 1, "transfer": 1, "total": 1,
 		}))
 
 		_, err := client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
 		Expect(err).To(HaveOccurred())
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
-		Expect(heard.counts()).To(Equal(map[get.Phase]int{
-			get.Phase("dns"): 2, get.Phase("connect"): 2, get.Phase("tls"): 2, get.Phase("first_byte"): 2,
-			get.Phase("transfer"): 2, get.Phase("total"): 3,
+		Expect(observed()).To(Equal(map[get.Phase]int{
+			"dns": 2, "connect": 2, "tls": 2, "first_byte": 2, "transfer": 2, "total": 3,
 		}))
 	})
 
@@ -63,15 +60,8 @@ var _ = Describe("a client", func() {
 })
 
 var _ = Describe("a request", func() {
-	var (
-		seen   *recorder
-		client *get.Client
-	)
-
-	BeforeEach(func() {
-		seen = &recorder{}
-		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-	})
+	var client *get.Client
+	BeforeEach(func() { client = newClient() })
 
 	It("identifies the program, and nothing else", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
@@ -116,8 +106,8 @@ var _ = Describe("a request", func() {
 	It("fails with DNSFailed if a name has no address", func(ctx SpecContext) {
 		names := startDNS()
 		names.Set(host)
-		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()}))
-		client = newClient(shortLimits(), gate, get.Deps{})
+		gate := suitetest.Must(egress.New(egress.Config{}, egress.Deps{Resolver: names.Resolver()}))
+		client = newClientOf(gate, get.Deps{})
 
 		err := errorOf(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 		Expect(err.Class).To(Equal(dnsFailed))
@@ -125,7 +115,7 @@ var _ = Describe("a request", func() {
 	})
 
 	It("fails with ConnectFailed if a connection is refused", func(ctx SpecContext) {
-		listener := must(net.Listen("tcp", "127.0.0.1:0"))
+		listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 		port := listener.Addr().(*net.TCPAddr).Port
 		Expect(listener.Close()).To(Succeed())
 
@@ -154,17 +144,3 @@ var _ = Describe("a request", func() {
 		Expect(errors.As(err, &failure)).To(BeFalse())
 	})
 })
-
-func (p *phases) ObservePhase(_ context.Context, phase get.Phase, took time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if took >= 0 {
-		p.seen[phase]++
-	}
-}
-
-func (p *phases) counts() map[get.Phase]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.seen)
-}

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -26,7 +25,7 @@ func gzipped(text string) string {
 
 var _ = Describe("a body with a Content-Encoding", func() {
 	send := func(ctx context.Context, coding, body string) (get.Response, error) {
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		text := "HTTP/1.1 200 OK\r\nContent-Encoding: " + strings.ReplaceAll(coding, "|", "\r\nContent-Encoding: ") + "\r\n"
 		return client.Do(ctx, get.Request{URL: urlOf(serve(say(text+length(len(body))+body)), "/")})
 	}

@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
@@ -82,8 +82,8 @@ func refresh(ctx context.Context, first, then respond) (get.Response, string) {
 		}
 		return now[strings.TrimSuffix(request, "?")]
 	})
-	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{}) //nolint:contextcheck // it ends with the spec
-	had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
+	client := newClient() //nolint:contextcheck // it ends with the spec
+	had := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
 	d.requests()
 	now = then
 	r, err := client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators})
@@ -150,10 +150,10 @@ var _ = Describe("a conditional GET", func() {
 			Expect(string(r.Body)).To(Equal("new"))
 
 			d := talk(func(string) string { return whole(v1, "newer") })
-			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-			unconditional := get.Validators{From: must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).From}
+			client := newClient()
+			unconditional := get.Validators{From: suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).From}
 			for range 2 {
-				next := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: unconditional}))
+				next := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: unconditional}))
 				Expect(next.Validators).To(Equal(unconditional))
 			}
 			Expect(d.requests()).To(Equal("/a /a /a"))
@@ -166,7 +166,7 @@ var _ = Describe("a conditional GET", func() {
 
 	It("fails after one more GET if the status has another reason, and is not repeated after 429, 503 or Retry-After",
 		func(ctx SpecContext) {
-			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+			client := newClient()
 			for response, want := range map[string]string{
 				empty(500, ""):                    "/a /a? /a",
 				empty(503, ""):                    "/a /a?",
@@ -176,7 +176,7 @@ var _ = Describe("a conditional GET", func() {
 			} {
 				now := whole(v1, "old")
 				d := talk(func(string) string { return now })
-				had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
+				had := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")}))
 				now = response
 				_ = errorOf(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had.Validators}))
 				Expect(d.requests()).To(Equal(want))
@@ -212,8 +212,8 @@ var _ = Describe("a conditional GET", func() {
 
 	It("does not have invalid validators", func(ctx SpecContext) {
 		d := talk(func(string) string { return whole(v1, "hello") })
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-		had := must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).Validators
+		client := newClient()
+		had := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).Validators
 		had.ETag, had.LastModified = "v1\r\nX: y", "yesterday"
 		Expect(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a"), Validators: had})).To(HaveField("NotModified", false))
 		Expect(d.requests()).To(Equal("/a /a"))
@@ -221,7 +221,7 @@ var _ = Describe("a conditional GET", func() {
 
 	It("is the only reason to accept a 304", func(ctx SpecContext) {
 		d := talk(func(string) string { return empty(304, "") })
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		Expect(errorOf(client.Do(ctx, get.Request{URL: urlOf(d.port, "/a")})).StatusCode).To(Equal(304))
 	})
 })

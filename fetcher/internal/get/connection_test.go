@@ -17,7 +17,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -82,7 +81,6 @@ var _ = Describe("a connection", func() {
 	gets, _ := strconv.Atoi(os.Getenv("GETS"))
 	DescribeTable("carries no byte of one URL into another key", func(ctx SpecContext, encrypted, proxied bool) {
 		ca := newAuthority()
-		cfg := get.Defaults()
 		cfg.Timeout, cfg.HeaderTimeout, cfg.TLSTimeout = time.Minute, time.Minute, time.Minute // on a busy machine
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		handle, scheme := serveSurplus, "http://"
@@ -95,7 +93,7 @@ var _ = Describe("a connection", func() {
 		if proxied {
 			cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(serveTunnels(port)))
 		}
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		var all errgroup.Group
 		all.SetLimit(32)
 		for n := range max(gets, 400) {
@@ -127,7 +125,6 @@ var _ = Describe("a connection", func() {
 	DescribeTable("with TLS must end by close_notify if that ends the body:",
 		func(ctx SpecContext, proxied bool, text, body string, notify bool) {
 			ca := newAuthority()
-			cfg := shortLimits()
 			cfg.CABundle = writeFile("ca.pem", ca.pem())
 			server := &tls.Config{
 				MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, time.Now().Add(time.Hour))},
@@ -141,7 +138,7 @@ var _ = Describe("a connection", func() {
 			if proxied {
 				cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(serveTunnels(port)))
 			}
-			response, err := newClient(cfg, newGate(egress.Config{}), get.Deps{}).Do(ctx, get.Request{URL: httpsURL(port)})
+			response, err := newClient().Do(ctx, get.Request{URL: httpsURL(port)})
 			if body != "" {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(string(response.Body)).To(Equal(body))
@@ -165,7 +162,7 @@ var _ = Describe("a connection", func() {
 })
 
 var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx SpecContext, text, sentence string) {
-	client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+	client := newClient()
 	err := errorOf(client.Do(ctx, get.Request{URL: urlOf(serve(say(text)), "/")}))
 	Expect(err).To(MatchError(HavePrefix(host + sentence)))
 },

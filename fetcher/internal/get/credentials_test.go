@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -18,15 +19,8 @@ import (
 )
 
 var _ = Describe("credentials", func() {
-	var (
-		cfg  get.Config
-		seen *recorder
-		port int
-	)
-
+	var port int
 	BeforeEach(func() {
-		cfg = shortLimits()
-		seen = &recorder{}
 		port = serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			redirectOr("hello", http.StatusOK)(w, r)
@@ -43,7 +37,7 @@ var _ = Describe("credentials", func() {
 
 	do := func(ctx context.Context, requests ...get.Request) {
 		GinkgoHelper()
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		for _, r := range requests {
 			Expect(client.Do(ctx, r)).Error().NotTo(HaveOccurred())
 		}
@@ -94,7 +88,7 @@ var _ = Describe("credentials", func() {
 `)
 		// Nothing is sent: an untrusted request with credentials fails earlier, and all others fail
 		// at the deny list.
-		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
+		client := newClientOf(newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
 		carries := func(url string) bool {
 			err := errorOf(client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true}))
 			return err.Detail == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
@@ -119,14 +113,14 @@ var _ = Describe("credentials", func() {
 
 	It("appear in no error", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", entry("*", "Basic "+secret))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		_, err := client.Do(ctx, get.Request{URL: urlOf(serve(say("HTTP/1.1 401 No\r\n"+length(0))), "/")})
 		Expect(fmt.Sprintf("%v %+v %#v", err, err, err)).NotTo(ContainSubstring(secret))
 	})
 
 	It("are reloaded if the file changes, and kept while it is broken", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", entry("*", "Basic a"))
-		client, reload := newReloading(cfg, get.Deps{})
+		client, reload := newReloading(get.Deps{})
 		do := func() {
 			GinkgoHelper()
 			Expect(client.Do(ctx, get.Request{URL: at("data.example.com", "/")})).Error().NotTo(HaveOccurred())
@@ -150,7 +144,7 @@ var _ = Describe("credentials", func() {
 `)
 		cfg.TeamFile = writeFile("teams.json",
 			`[{"host": "team.example.org", "namespaces": ["team-a"], "source": "Secret x", "headers": {"X-A": "d"}}]`)
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		share := func(namespace, other, url string) bool {
 			return client.Resolve(get.Request{Namespace: namespace, URL: url}) == client.Resolve(get.Request{
 				Namespace: other,
@@ -177,7 +171,7 @@ var _ = Describe("credentials", func() {
 
 	It("come from the content of the file when the request was resolved", func(ctx SpecContext) {
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
-		client, reload := newReloading(cfg, get.Deps{})
+		client, reload := newReloading(get.Deps{})
 		request := get.Request{Namespace: "team-a", URL: at("data.example.com", "/?to=/x")}
 		before := client.Resolve(request)
 		replace(cfg.HeaderFile,
@@ -194,9 +188,7 @@ var _ = Describe("credentials", func() {
 
 var _ = Describe("the credentials of teams", func() {
 	var (
-		cfg    get.Config
 		ca     *authority
-		seen   *recorder
 		port   int
 		client *get.Client
 		reload func() error
@@ -209,7 +201,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	put := func(entries ...headerfile.Entry) {
 		GinkgoHelper()
-		replace(cfg.TeamFile, string(must(json.Marshal(entries))))
+		replace(cfg.TeamFile, string(suitetest.Must(json.Marshal(entries))))
 		if client != nil {
 			Expect(reload()).To(Succeed())
 		}
@@ -218,7 +210,7 @@ var _ = Describe("the credentials of teams", func() {
 		return get.Request{URL: "https://" + hostPort(host, port) + path, Namespace: namespace}
 	}
 	BeforeEach(func() {
-		cfg, ca, seen, client = shortLimits(), newAuthority(), &recorder{}, nil
+		ca, client = newAuthority(), nil
 		port = secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if r.Header.Get("Authorization") == "wrong" {
@@ -230,12 +222,12 @@ var _ = Describe("the credentials of teams", func() {
 	})
 	sent := func(ctx SpecContext, r get.Request) string {
 		GinkgoHelper()
-		must(client.Do(ctx, r))
+		suitetest.Must(client.Do(ctx, r))
 		return seen.lastAuthorization()
 	}
 
 	It("are sent only with requests of their namespace, once they exist", func(ctx SpecContext) {
-		client, reload = newReloading(cfg, get.Deps{})
+		client, reload = newReloading(get.Deps{})
 		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
@@ -256,7 +248,7 @@ var _ = Describe("the credentials of teams", func() {
 		cfg.HeaderFile = writeFile("headers.yaml", "- {host: "+host+", namespaces: [team-a], ports: [1, "+
 			hostPort("", port)[1:]+"], headers: {Authorization: operator}}\n")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "wrong"))
-		client, reload = newReloading(cfg, get.Deps{})
+		client, reload = newReloading(get.Deps{})
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("operator"))
 		Expect(errorOf(client.Do(ctx, in("team-b", "/v1"))).Credential).To(Equal("Secret rules"))
 		Expect(client.Credential("team-b", in("", "/v1").URL)).To(Equal("the credential of Secret rules is sent"))
@@ -279,11 +271,10 @@ var _ = Describe("the credentials of teams", func() {
 
 var _ = It("a 401 or 403 says which credential was sent", func(ctx SpecContext) {
 	port := serveHTTP(redirectOr("", http.StatusForbidden))
-	cfg := shortLimits()
 	cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
 		"- {host: other, namespaces: [team-a], headers: {X-A: b}}\n- {host: %s, namespaces: [team-a], schemes: [http], "+
 			"ports: [%d], headers: {X-A: b}}\n", host, port))
-	client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+	client := newClient()
 	refusal := func(namespace, path string) *get.Error {
 		GinkgoHelper()
 		return errorOf(client.Do(ctx, get.Request{URL: urlOf(port, path), Namespace: namespace}))

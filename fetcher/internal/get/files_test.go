@@ -11,17 +11,14 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
 var _ = Describe("the files of an entry", func() {
 	var (
 		private *authority
-		cfg     get.Config
 		dir     string
 		port    int
-		seen    *recorder
 	)
 	// names returns path, token and client certificate of each request.
 	names := func() (all []string) {
@@ -41,7 +38,7 @@ var _ = Describe("the files of an entry", func() {
 		put("client.crt", certificate)
 	}
 	BeforeEach(func() {
-		private, cfg, seen = newAuthority(), get.Defaults(), &recorder{}
+		private, cfg = newAuthority(), get.Defaults()
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
 		dir = filepath.Dir(cfg.HeaderFile)
 		port = secureServer(private, host, private.pool(), func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +60,7 @@ var _ = Describe("the files of an entry", func() {
 		put("headers.yaml", fmt.Sprintf("- {host: %[1]s, ports: [%[2]d], namespaces: [team-a], pathPrefix: /v1, "+
 			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n"+
 			"- {host: %[1]s, ports: [%[2]d], namespaces: [\"*\"], caFile: ca.crt}\n", host, port))
-		client, reload := newReloading(cfg, get.Deps{})
+		client, reload := newReloading(get.Deps{})
 		do(ctx, client, in("team-a", "/v1"))
 		do(ctx, client, in("team-b", "/v1"))
 		do(ctx, client, in("team-a", "/v2"))
@@ -81,7 +78,7 @@ var _ = Describe("the files of an entry", func() {
 		put("token", "one\n")
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, "+
 			"clientCertificate: {certFile: client.crt, keyFile: client.key}, caFile: ca.crt}\n", host, port))
-		client, reload := newReloading(cfg, get.Deps{})
+		client, reload := newReloading(get.Deps{})
 		loading, stop := context.WithCancel(ctx)
 		var group errgroup.Group
 		for range 4 {
@@ -110,7 +107,7 @@ var _ = Describe("the files of an entry", func() {
 	})
 
 	It("may appear after the header file", func() {
-		_, reload := newReloading(cfg, get.Deps{})
+		_, reload := newReloading(get.Deps{})
 		put("headers.yaml", "- {host: a.example.com, namespaces: [team-a], bearerFile: token}\n")
 		Expect(reload()).To(MatchError(ContainSubstring("entry 1: bearerFile: no such file or directory")))
 		put("token", "one")
@@ -127,7 +124,7 @@ var _ = Describe("the files of an entry", func() {
 		put("token", "one")
 		put("headers.yaml",
 			fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], bearerFile: token, schemes: [http]}\n", host, port))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		put("token", "two")
 		do(ctx, client, get.Request{URL: urlOf(port, "/"), Namespace: "team-a"})
 		Expect(names()).To(Equal([]string{"/ Bearer one", "/ Bearer two"}))

@@ -25,7 +25,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -33,9 +32,9 @@ import (
 var _ = Describe("the client", func() {
 	DescribeTable("waits for a hostile server no longer than for headers:",
 		func(ctx SpecContext, handle func(context.Context, net.Conn)) {
-			cfg := get.Defaults()
+			cfg = get.Defaults()
 			cfg.HeaderTimeout = 200 * time.Millisecond
-			client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+			client := newClient()
 
 			start := time.Now()
 			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(handle), "/")})
@@ -51,9 +50,8 @@ var _ = Describe("the client", func() {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 		// With so many connections on a busy machine, a slow server must not count as a silent
 		// one.
-		cfg := shortLimits()
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		servers := hostileServers()
 		ports := make([]int, len(servers))
 		for i, h := range servers {
@@ -84,8 +82,8 @@ var _ = Describe("the client", func() {
 
 	It("survives 32 concurrent bodies of 1,000,000 bytes within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-		cfg := get.Defaults()
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		cfg = get.Defaults()
+		client := newClient()
 		words := make([]byte, 10_000)
 		port := serveHTTP(func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {

@@ -10,20 +10,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 var _ = Describe("an egress proxy", func() {
-	var (
-		seen   *recorder
-		cfg    get.Config
-		policy egress.Config
-	)
-
+	var policy egress.Config
 	BeforeEach(func() {
-		seen, policy = &recorder{}, egress.Config{}
+		policy = egress.Config{}
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			if r.Method == http.MethodConnect {
@@ -32,7 +28,6 @@ var _ = Describe("an egress proxy", func() {
 			}
 			_, _ = io.WriteString(w, "by proxy")
 		})
-		cfg = shortLimits()
 		cfg.Proxy = fmt.Sprintf("http://me:%s@127.0.0.1:%d", secret, port)
 	})
 
@@ -44,12 +39,12 @@ var _ = Describe("an egress proxy", func() {
 			dns.Set(name, addrs...)
 		}
 		// The policy permits public addresses only. The proxy is the operator's.
-		gate := must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
-		return newClient(cfg, gate, get.Deps{})
+		gate := suitetest.Must(egress.New(policy, egress.Deps{Resolver: dns.Resolver()}))
+		return newClientOf(gate, get.Deps{})
 	}
 
 	It("receives the requests that the policy permits", func(ctx SpecContext) {
-		response := must(newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x%2F{y}?{q}"}))
+		response := suitetest.Must(newProxied(nil).Do(ctx, get.Request{URL: "http://data.example.com/x%2F{y}?{q}"}))
 		Expect(string(response.Body)).To(Equal("by proxy"))
 		Expect(seen.requests()).To(HaveLen(1))
 		Expect(seen.requests()[0].RequestURI).To(Equal("http://data.example.com/x%2F{y}?{q}"))
@@ -85,10 +80,10 @@ var _ = Describe("an egress proxy", func() {
 		policy = egress.Config{AllowCIDRs: []string{"127.0.0.1"}, DirectHosts: []string{"*.corp.example"}}
 		client := newProxied(map[string][]string{"data.corp.example": {"127.0.0.1"}})
 		direct := serveHTTP(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "direct") })
-		response := must(client.Do(ctx, get.Request{URL: "http://" + hostPort("data.corp.example", direct) + "/"}))
+		response := suitetest.Must(client.Do(ctx, get.Request{URL: "http://" + hostPort("data.corp.example", direct) + "/"}))
 		Expect(string(response.Body)).To(Equal("direct"))
 		Expect(seen.requests()).To(BeEmpty())
-		response = must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
+		response = suitetest.Must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 		Expect(string(response.Body)).To(Equal("by proxy"))
 	})
 
@@ -102,7 +97,7 @@ var _ = Describe("an egress proxy", func() {
 
 		It("gets names that are not in DNS", func(ctx SpecContext) {
 			client := newProxied(map[string][]string{"data.example.com": {}, "data.corp.example": {}})
-			response := must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
+			response := suitetest.Must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
 			Expect(errorOf(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).
 				To(Equal(dnsFailed), "direct hosts are looked up here")
@@ -140,7 +135,8 @@ var _ = Describe("an egress proxy", func() {
 
 	It("is never taken from the environment", func(ctx SpecContext) {
 		GinkgoT().Setenv("HTTP_PROXY", cfg.Proxy)
-		client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
+		cfg.Proxy = ""
+		client := newClient()
 		Expect(client.Do(ctx, get.Request{URL: urlOf(serve(say(ok+length(0))), "/")})).Error().NotTo(HaveOccurred())
 		Expect(seen.requests()).To(BeEmpty())
 	})

@@ -9,19 +9,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
 var _ = Describe("a redirect", func() {
-	var client *get.Client
-
-	BeforeEach(func() {
-		client = newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
-	})
-
 	// countdown redirects from /n to /n-1 and responds with hello at /0.
-	countdown := func(status int, seen *recorder) (port int) {
+	countdown := func(status int) (port int) {
 		return serveHTTP(func(w http.ResponseWriter, r *http.Request) {
 			seen.note(r)
 			n, _ := strconv.Atoi(r.URL.Path[1:])
@@ -37,9 +31,8 @@ var _ = Describe("a redirect", func() {
 
 	DescribeTable("is followed",
 		func(ctx SpecContext, status int) {
-			seen := &recorder{}
-			port := countdown(status, seen)
-			response := must(client.Do(ctx, get.Request{URL: urlOf(port, "/5?q")}))
+			port := countdown(status)
+			response := suitetest.Must(newClient().Do(ctx, get.Request{URL: urlOf(port, "/5?q")}))
 			Expect(string(response.Body)).To(Equal("hello"))
 			for _, r := range seen.requests() {
 				Expect(r.Method).To(Equal(http.MethodGet))
@@ -50,8 +43,7 @@ var _ = Describe("a redirect", func() {
 	)
 
 	It("is followed up to five times", func(ctx SpecContext) {
-		seen := &recorder{}
-		err := errorOf(client.Do(ctx, get.Request{URL: urlOf(countdown(302, seen), "/6")}))
+		err := errorOf(newClient().Do(ctx, get.Request{URL: urlOf(countdown(302), "/6")}))
 		Expect(err.Class).To(Equal(tooManyRedirects))
 		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))

@@ -7,16 +7,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
 var _ = Describe("the sentence about a response", func() {
 	DescribeTable("names the cause only if it is known",
 		func(ctx SpecContext, response, sentence string) {
-			client := newClient(shortLimits(), newGate(egress.Config{}), get.Deps{})
 			url := urlOf(serve(say("HTTP/1.1 "+response+"\r\n"+length(0))), "/")
-			Expect(errorOf(client.Do(ctx, get.Request{URL: url}))).To(MatchError(sentence))
+			Expect(errorOf(newClient().Do(ctx, get.Request{URL: url}))).To(MatchError(sentence))
 		},
 		Entry(nil, "401 No", "data.example.com responded with 401; no credential is configured for this URL and namespace"),
 		Entry(nil, "403 No", "data.example.com responded with 403; no credential is configured for this URL and namespace, "+
@@ -41,12 +39,11 @@ var _ = Describe("the sentence about a response", func() {
 
 	It("does not take a User-Agent for a credential, and hides the values of credentials in hops", func(ctx SpecContext) {
 		port := serve(say("HTTP/1.1 403 No\r\nServer: a\r\n" + length(0)))
-		cfg := shortLimits()
 		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(
 			"- {host: %s, namespaces: [team-a], schemes: [http], ports: [%d], headers: {user-agent: b}}\n"+
 				"- {host: %s, namespaces: [team-b], schemes: [http], ports: [%d], headers: {X-Key: %s}}\n",
 			host, port, host, port, secret))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		var hops []string
 		hopping := get.WithHops(ctx, func(sent, received string) { hops = append(hops, sent, received) })
 		credential := func(namespace, path string) string {

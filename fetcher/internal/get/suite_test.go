@@ -33,6 +33,14 @@ var _ = BeforeSuite(suitetest.ExpectNoLeaks)
 // host is the name of the servers in the specs.
 const host = "data.example.com"
 
+// cfg is the configuration of the client of the current spec, and seen has the requests to its servers.
+var (
+	cfg  get.Config
+	seen *recorder
+)
+
+var _ = BeforeEach(func() { cfg, seen = shortLimits(), new(recorder) })
+
 // shortLimits make hostile servers fail sooner.
 func shortLimits() get.Config {
 	cfg := get.Defaults()
@@ -54,14 +62,20 @@ func startDNS() *suitetest.DNS {
 func newGate(cfg egress.Config) *egress.Gate {
 	GinkgoHelper()
 	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	return must(egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second}))
+	return suitetest.Must(egress.New(cfg, egress.Deps{Resolver: startDNS().Resolver(), DialTimeout: 10 * time.Second}))
 }
 
-// newClient returns a client that stops with the spec.
-func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
+// newClient returns a client that reaches loopback only.
+func newClient() *get.Client {
+	GinkgoHelper()
+	return newClientOf(newGate(egress.Config{}), get.Deps{})
+}
+
+// newClientOf returns a client that stops with the spec.
+func newClientOf(gate *egress.Gate, deps get.Deps) *get.Client {
 	GinkgoHelper()
 	deps.Gate = gate
-	client := must(get.New(cfg, deps))
+	client := suitetest.Must(get.New(cfg, deps))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- client.Run(ctx) }()
@@ -74,11 +88,11 @@ func newClient(cfg get.Config, gate *egress.Gate, deps get.Deps) *get.Client {
 
 // newReloading returns a client, and a function that makes it look at its files, one of which has
 // changed. The function returns why the new content is not in force.
-func newReloading(cfg get.Config, deps get.Deps) (client *get.Client, reload func() error) {
+func newReloading(deps get.Deps) (client *get.Client, reload func() error) {
 	GinkgoHelper()
 	ticks, reports := make(chan time.Time), make(chan error, 10)
 	deps.Ticks, deps.OnReload = ticks, func(_ string, err error) { reports <- err }
-	return newClient(cfg, newGate(egress.Config{}), deps), func() (err error) {
+	return newClientOf(newGate(egress.Config{}), deps), func() (err error) {
 		GinkgoHelper()
 		ticks <- time.Now()
 		Eventually(reports).Should(Receive(&err))
@@ -90,7 +104,7 @@ func newReloading(cfg get.Config, deps get.Deps) (client *get.Client, reload fun
 // the spec.
 func serve(handle func(context.Context, net.Conn)) (port int) {
 	GinkgoHelper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -188,12 +202,6 @@ func replace(path, content string) {
 	GinkgoHelper()
 	Expect(os.WriteFile(path+".new", []byte(content), 0o600)).To(Succeed())
 	Expect(os.Rename(path+".new", path)).To(Succeed())
-}
-
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
 }
 
 // recorder records the requests to the servers of a spec.

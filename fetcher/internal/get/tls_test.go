@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -21,7 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 )
 
@@ -44,7 +43,7 @@ func (a *authority) pool() *x509.CertPool {
 // issue makes a certificate for a name (empty means none) that is valid until a time.
 func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	GinkgoHelper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := suitetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: secret},
@@ -54,13 +53,13 @@ func (a *authority) issue(name string, until time.Time) tls.Certificate {
 	if name != "" {
 		template.DNSNames = []string{name}
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
+	der := suitetest.Must(x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func newAuthority() *authority {
 	GinkgoHelper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := suitetest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "authority of a spec"},
@@ -70,8 +69,8 @@ func newAuthority() *authority {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	certificate := must(x509.ParseCertificate(der))
+	der := suitetest.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	certificate := suitetest.Must(x509.ParseCertificate(der))
 	return &authority{key: key, certificate: certificate}
 }
 
@@ -91,7 +90,6 @@ func httpsURL(port int) string { return "https://" + hostPort(host, port) + "/" 
 var _ = Describe("TLS", func() {
 	var (
 		ca     *authority
-		cfg    get.Config
 		server *tls.Config
 		// respond is what the server does after the handshake.
 		respond func(context.Context, net.Conn)
@@ -100,23 +98,14 @@ var _ = Describe("TLS", func() {
 
 	BeforeEach(func() {
 		ca = newAuthority()
-		cfg = shortLimits()
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
 		respond = say(ok + length(5) + "hello")
 		server = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, later())}}
 	})
 
-	do := func(ctx context.Context, handle func(context.Context, net.Conn)) (get.Response, *get.Error) {
+	failureOf := func(ctx context.Context, handle func(context.Context, net.Conn)) *get.Error {
 		GinkgoHelper()
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
-		response, err := client.Do(ctx, get.Request{URL: httpsURL(serve(handle))})
-		if err == nil {
-			return response, nil
-		}
-		var failure *get.Error
-		Expect(errors.As(err, &failure)).To(BeTrue(), "%v", err)
-		Expect(failure.Error()).NotTo(ContainSubstring(secret))
-		return response, failure
+		return errorOf(newClient().Do(ctx, get.Request{URL: httpsURL(serve(handle))}))
 	}
 
 	It("never offers HTTP/2, and uses HTTP/1.1 with a server that has both", func(ctx SpecContext) {
@@ -126,8 +115,7 @@ var _ = Describe("TLS", func() {
 			offered.Store(hello.SupportedProtos)
 			return nil, nil
 		}
-		response, failure := do(ctx, secured(server, say(ok+length(5)+"hello")))
-		Expect(failure).NotTo(HaveOccurred())
+		response := suitetest.Must(newClient().Do(ctx, get.Request{URL: httpsURL(serve(secured(server, respond)))}))
 		Expect(string(response.Body)).To(Equal("hello"))
 		Expect(offered.Load()).NotTo(ContainElement("h2"))
 	})
@@ -146,8 +134,7 @@ var _ = Describe("TLS", func() {
 			if handle == nil {
 				handle = secured(server, respond)
 			}
-			_, failure := do(ctx, handle)
-			Expect(failure).To(HaveOccurred())
+			failure := failureOf(ctx, handle)
 			Expect(failure.Class).To(Equal(tlsFailed))
 			Expect(failure.Error()).To(Equal(text))
 		},
@@ -189,7 +176,7 @@ var _ = Describe("TLS", func() {
 		ctx SpecContext, status string,
 	) {
 		server.ClientAuth = tls.RequestClientCert
-		_, failure := do(ctx, secured(server, say("HTTP/1.1 "+status+" No\r\n"+length(0))))
+		failure := failureOf(ctx, secured(server, say("HTTP/1.1 "+status+" No\r\n"+length(0))))
 		Expect(failure).To(MatchError("data.example.com responded with " + status + "; the server asked for a client " +
 			"certificate, and none is configured for this URL and namespace"))
 	},
@@ -207,7 +194,7 @@ var _ = Describe("TLS", func() {
 		cfg.HeaderFile = filepath.Join(dir, "headers.yaml")
 		replace(cfg.HeaderFile, fmt.Sprintf("- {host: %s, namespaces: [\"*\"], ports: [%d], "+
 			"clientCertificate: {certFile: crt, keyFile: key}}", host, port))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
+		client := newClient()
 		for _, authorities := range []*x509.CertPool{server.ClientCAs, nil} { // without names, it is sent
 			server.ClientCAs = authorities
 			Expect(errorOf(client.Do(ctx, get.Request{URL: httpsURL(port), Namespace: "team-a"}))).To(MatchError(
@@ -218,19 +205,18 @@ var _ = Describe("TLS", func() {
 
 	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
 		start := time.Now()
-		_, failure := do(ctx, hold)
-		Expect(failure.Class).To(Equal(timedOut))
+		Expect(failureOf(ctx, hold).Class).To(Equal(timedOut))
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
 	It("follows a redirect from http to https, but never back", func(ctx SpecContext) {
-		secure := serve(secured(server, say(ok+length(5)+"hello")))
+		secure := serve(secured(server, respond))
 		plain := serve(redirectTo(httpsURL(secure)))
-		client := newClient(cfg, newGate(egress.Config{}), get.Deps{})
-		response := must(client.Do(ctx, get.Request{URL: urlOf(plain, "/")}))
+		client := newClient()
+		response := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(plain, "/")}))
 		Expect(string(response.Body)).To(Equal("hello"))
 
-		_, failure := do(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
+		failure := failureOf(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
 		Expect(failure.Class).To(Equal(tooManyRedirects))
 		Expect(failure.Error()).To(Equal("data.example.com redirected from https to http, which is not followed; " +
 			"use a URL that stays with https"))
@@ -239,8 +225,8 @@ var _ = Describe("TLS", func() {
 	It("loads a new CA bundle without a restart", func(ctx SpecContext) {
 		other := newAuthority()
 		cfg.CABundle = writeFile("ca.pem", other.pem())
-		client, reload := newReloading(cfg, get.Deps{})
-		request := get.Request{URL: httpsURL(serve(secured(server, say(ok+length(5)+"hello"))))}
+		client, reload := newReloading(get.Deps{})
+		request := get.Request{URL: httpsURL(serve(secured(server, respond)))}
 		_, err := client.Do(ctx, request)
 		Expect(err).To(HaveOccurred())
 

@@ -11,13 +11,13 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -44,35 +44,16 @@ func secureServer(ca *authority, name string, clients *x509.CertPool, handler ht
 // pemOf returns a certificate and its key.
 func pemOf(c tls.Certificate) (certificate, key string) {
 	GinkgoHelper()
-	der := must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))
+	der := suitetest.Must(x509.MarshalPKCS8PrivateKey(c.PrivateKey))
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
-
-// testClock advances only on request.
-type testClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (t *testClock) Now() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.at
-}
-
-func (t *testClock) advance(d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.at = t.at.Add(d)
 }
 
 var _ = Describe("a token of OAuth 2.0", func() {
 	var (
 		ca       *authority
-		cfg      get.Config
-		clock    *testClock
-		seen     *recorder
+		ahead    atomic.Int64
+		deps     get.Deps
 		asked    atomic.Int32
 		answer   atomic.Pointer[http.HandlerFunc]
 		accepted atomic.Pointer[string]
@@ -97,8 +78,11 @@ var _ = Describe("a token of OAuth 2.0", func() {
 	}
 
 	BeforeEach(func() {
-		ca, cfg, clock, seen = newAuthority(), get.Defaults(), &testClock{at: time.Now()}, &recorder{}
+		ca, cfg = newAuthority(), get.Defaults()
+		began := time.Now()
+		deps.Now = func() time.Time { return began.Add(time.Duration(ahead.Load())) }
 		asked.Store(0)
+		ahead.Store(0)
 		accepted.Store(nil)
 		password.Store(new("s3cr3t"))
 		port := secureServer(ca, host, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +102,9 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		cfg.HeaderFile = filepath.Join(filepath.Dir(secret), "headers.yaml")
 		replace(cfg.HeaderFile, entry)
 	})
-	newTokenClient := func() *get.Client { return newClient(cfg, newGate(egress.Config{}), get.Deps{Now: clock.Now}) }
+	advance := func(d time.Duration) { ahead.Add(int64(d)) }
+	newTokenClient := func() *get.Client { return newClientOf(newGate(egress.Config{}), deps) }
+
 	It("is renewed a minute before it expires, while requests use the old one", func(ctx SpecContext) {
 		grant(600)
 		client := newTokenClient()
@@ -127,18 +113,18 @@ var _ = Describe("a token of OAuth 2.0", func() {
 			Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
 		}
 		do()
-		clock.advance(8*time.Minute + 58*time.Second)
+		advance(8*time.Minute + 58*time.Second)
 		do()
 		Expect(asked.Load()).To(BeEquivalentTo(1))
-		clock.advance(3 * time.Second)
+		advance(3 * time.Second)
 		do()
 		Eventually(func() string { do(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 		Expect(asked.Load()).To(BeEquivalentTo(2))
 		By("using the token until it expires if the token URL fails")
 		give(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-		clock.advance(9*time.Minute + 30*time.Second)
+		advance(9*time.Minute + 30*time.Second)
 		do()
-		clock.advance(time.Minute)
+		advance(time.Minute)
 		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 	})
 
@@ -147,7 +133,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		client := newTokenClient()
 		accepted.Store(new("token-1"))
 		Expect(client.Do(ctx, request)).Error().NotTo(HaveOccurred())
-		clock.advance(time.Minute)
+		advance(time.Minute)
 		accepted.Store(new("token-2"))
 		together(ctx, client, 20, request)
 		Expect(asked.Load()).To(BeEquivalentTo(2))
@@ -161,7 +147,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 
 	It("is fetched once under load, and renewed with a rotated client secret", func(ctx SpecContext) {
 		grant(600)
-		client, reload := newReloading(cfg, get.Deps{Now: clock.Now})
+		client, reload := newReloading(deps)
 		load := func() { together(ctx, client, 20, request) }
 		load()
 		Expect(asked.Load()).To(BeEquivalentTo(1))
@@ -169,7 +155,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 		replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "api-secret"), "rotated\n")
 		password.Store(new("rotated"))
 		Expect(reload()).To(Succeed())
-		clock.advance(9*time.Minute + 30*time.Second)
+		advance(9*time.Minute + 30*time.Second)
 		Eventually(func() string { load(); return seen.lastAuthorization() }).Should(Equal("Bearer token-2"))
 	})
 
@@ -223,7 +209,7 @@ var _ = Describe("a token of OAuth 2.0", func() {
 
 	It("is not requested if the policy denies the token URL", func(ctx SpecContext) {
 		grant(3600)
-		client := newClient(cfg, newGate(egress.Config{DenyHosts: []string{login}}), get.Deps{Now: clock.Now})
+		client := newClientOf(newGate(egress.Config{DenyHosts: []string{login}}), deps)
 		Expect(errorOf(client.Do(ctx, request)).Class).To(Equal(v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED))
 		Expect(asked.Load()).To(BeZero())
 	})

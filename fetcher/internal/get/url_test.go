@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 )
@@ -70,15 +70,13 @@ func recordLines(locations ...string) *lines {
 }
 
 var _ = Describe("the path and the query of a URL", func() {
-	client := func() *get.Client { return newClient(shortLimits(), newGate(egress.Config{}), get.Deps{}) }
-
 	DescribeTable("are requested as written, whether the URL is annotated or a Location",
 		func(ctx SpecContext, written, requested string) {
 			l := recordLines(written)
 			annotated, wrong := weburl.Canonical(urlOf(l.port, written), "https")
 			Expect(wrong).To(BeEmpty())
 			for _, u := range []string{annotated, urlOf(l.port, "/start/0")} {
-				Expect(client().Do(ctx, get.Request{URL: u})).To(HaveField("Body", BeEquivalentTo("ok")))
+				Expect(newClient().Do(ctx, get.Request{URL: u})).To(HaveField("Body", BeEquivalentTo("ok")))
 				Expect(l.targets()).To(ConsistOf(requested))
 			}
 		},
@@ -94,7 +92,7 @@ var _ = Describe("the path and the query of a URL", func() {
 		presigned := "/x?sig=" + strings.Repeat("s", 8000)
 		l := recordLines("/x?scope=openid profile", presigned)
 		for n := range l.locations {
-			must(client().Do(ctx, get.Request{URL: urlOf(l.port, fmt.Sprintf("/start/%d", n))}))
+			suitetest.Must(newClient().Do(ctx, get.Request{URL: urlOf(l.port, fmt.Sprintf("/start/%d", n))}))
 		}
 		Expect(l.targets()).To(Equal([]string{"/x?scope=openid%20profile", presigned}))
 	})
@@ -123,7 +121,7 @@ var _ = Describe("the path and the query of a URL", func() {
 		}
 		l := recordLines(locations...)
 		args := []string{"-sgL", "--noproxy", "*", "--resolve", fmt.Sprintf("%s:%d:127.0.0.1", host, l.port)}
-		c := client()
+		c := newClient()
 		for n := range locations {
 			args = append(args, urlOf(l.port, fmt.Sprintf("/start/%d", n)))
 			_, _ = c.Do(ctx, get.Request{URL: urlOf(l.port, fmt.Sprintf("/start/%d", n))})
