@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -51,7 +52,7 @@ var _ = Describe("A key with an hourly refresh", func() {
 			Want: want, WantSequence: sequence, Cause: v1.Cause_CAUSE_REFRESH,
 			Cached: &v1.Cached{Sha256: pipeline.Digest("body")},
 		}, time.Now().Add(5*time.Minute))).Error().NotTo(HaveOccurred())
-		w.fetch(ctx)
+		natstest.AckRequests(GinkgoTB(), w.js)
 		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
 			Should(Equal(v1.Cause_CAUSE_NEW))
 	})

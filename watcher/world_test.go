@@ -29,25 +29,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
-// fetch acknowledges all requests and loses them. A request may be delivered a moment after its publish.
-func (w *world) fetch(ctx context.Context) {
-	GinkgoHelper()
-	var last uint64
-	Expect(w.pipeline.LoadWants(ctx,
-		func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })).To(Succeed())
-	consumer := suitetest.Must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	Eventually(func(g Gomega) {
-		batch, err := consumer.FetchNoWait(100)
-		g.Expect(err).NotTo(HaveOccurred())
-		for m := range batch.Messages() {
-			g.Expect(m.DoubleAck(ctx)).To(Succeed())
-		}
-		info, err := consumer.Info(ctx)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(info.AckFloor.Stream).To(BeNumerically(">=", last))
-	}).Should(Succeed())
-}
-
 // want returns the want of a key, or nil.
 func (w *world) want(ctx context.Context, key pipeline.Key) func() *v1.Want {
 	return func() *v1.Want {

@@ -103,6 +103,35 @@ func streamOf(tb testing.TB, js jetstream.JetStream, name string) (jetstream.Str
 	return nil, jetstream.StreamState{}
 }
 
+// AckRequests acknowledges all requests, like fetchers that lose them. A request may be delivered a moment after it was
+// published.
+func AckRequests(tb testing.TB, js jetstream.JetStream) {
+	tb.Helper()
+	ctx, last := tb.Context(), uint64(0)
+	err := pipeline.NewClient(js).LoadWants(ctx, func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		consumer, err := js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if i := consumer.CachedInfo(); i.AckFloor.Stream >= last && i.NumAckPending == 0 && i.NumPending == 0 {
+			return
+		}
+		batch, err := consumer.FetchNoWait(1000)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for m := range batch.Messages() {
+			if err := m.Ack(); err != nil {
+				tb.Fatal(err)
+			}
+		}
+	}
+}
+
 // Due publishes a want of a key, and returns a due for it.
 func Due(tb testing.TB, js jetstream.JetStream, k pipeline.Key) *v1.Due {
 	tb.Helper()

@@ -46,6 +46,14 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
+// Sure is Must for tests without Ginkgo, and for values outside of tests.
+func Sure[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // Metrics returns the value of each series by name and labels, as in name{label="value"}; for a
 // histogram, the number of observations.
 func Metrics(from prometheus.Gatherer) (map[string]float64, error) {

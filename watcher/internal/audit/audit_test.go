@@ -97,8 +97,7 @@ func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 	for _, c := range change {
 		c(want)
 	}
-	seq, err := b.client.PublishWant(b.Context(), want, b.want(k).Fence.Seq)
-	b.Expect(err).NotTo(HaveOccurred())
+	seq := suitetest.Sure(b.client.PublishWant(b.Context(), want, b.want(k).Fence.Seq))
 	b.index.Put(k, wantindex.Of(want, b.epoch, seq, b.clock.Now()))
 }
 
@@ -119,31 +118,14 @@ func (b *bench) entry(k pipeline.Key, e status.Entry) {
 	o.Status = annotated.EntriesOf(s, nil)
 }
 
-// fetched acknowledges all messages for the fetchers. A message may be pending only a moment after it
-// was published.
-func (b *bench) fetched() {
-	b.Helper()
-	var last uint64
-	b.index.Each(func(_ pipeline.Key, w wantindex.Published) { last = max(last, w.Fence.Seq) })
-	consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
-	b.Expect(err).NotTo(HaveOccurred())
-	for info := consumer.CachedInfo(); info.AckFloor.Stream < last || info.NumAckPending > 0 || info.NumPending > 0; {
-		batch, err := consumer.FetchNoWait(1000)
-		b.Expect(err).NotTo(HaveOccurred())
-		for m := range batch.Messages() {
-			b.Expect(m.Ack()).To(Succeed())
-		}
-		info, err = consumer.Info(b.Context())
-		b.Expect(err).NotTo(HaveOccurred())
-	}
-}
+// fetched acknowledges all messages for the fetchers.
+func (b *bench) fetched() { b.Helper(); natstest.AckRequests(b.TB, b.client.JetStream()) }
 
 // awaitPending waits until n messages are pending for the fetchers.
 func (b *bench) awaitPending(n uint64) {
 	b.Helper()
 	for waiting := uint64(0); waiting < n; {
-		consumer, err := b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer)
-		b.Expect(err).NotTo(HaveOccurred())
+		consumer := suitetest.Sure(b.client.JetStream().Consumer(b.Context(), pipeline.Requests, pipeline.FetcherConsumer))
 		waiting = consumer.CachedInfo().NumPending
 	}
 }

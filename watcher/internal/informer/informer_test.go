@@ -72,8 +72,7 @@ var _ = Describe("The informer", func() {
 	It("notifies only of changes, and marks those from the watch as live", func() {
 		open(informer.Config{})
 		watch := s.Store("")
-		trimmed, err := watch.Transformer()(unwanted("d", "1"))
-		Expect(err).NotTo(HaveOccurred())
+		trimmed := suitetest.Must(watch.Transformer()(unwanted("d", "1")))
 		Expect(watch.Replace([]any{object("a", "1", "v"), object("b", "1", "v"), unwanted("c", "1"), trimmed},
 			"5")).To(Succeed())
 		Expect(changes()).To(Equal(map[string]bool{"a": false, "b": false}))
@@ -116,11 +115,9 @@ var _ = Describe("The informer", func() {
 		open(informer.Config{})
 		trim := s.Store("").Transformer()
 		for _, o := range []*metav1.PartialObjectMetadata{object("a", "1", "v"), unwanted("b", "1")} {
-			once, err := trim(o)
-			Expect(err).NotTo(HaveOccurred())
+			once := suitetest.Must(trim(o))
 			Expect(trim(once)).To(Equal(once))
-			key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(once)
-			Expect(err).NotTo(HaveOccurred())
+			key := suitetest.Must(cache.DeletionHandlingMetaNamespaceKeyFunc(once))
 			Expect(key).To(Equal(o.Namespace+"/x"), "key in the temporary store")
 			Expect(s.Store("").Add(once)).To(Succeed())
 		}

@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -97,8 +98,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 		clock: clocktesting.NewFakeClock(time.Unix(1_000_000, 0)),
 	}
 	b.stamps = clocktesting.NewFakeClock(b.clock.Now().Add(time.Hour))
-	epoch, err := pipeline.Ensure(t.Context(), js, pipeline.Topology{})
-	b.Expect(err).NotTo(HaveOccurred())
+	epoch := suitetest.Sure(pipeline.Ensure(t.Context(), js, pipeline.Topology{}))
 	b.index.Reset(epoch, nil)
 	b.object = &annotated.Object{
 		Meta: informer.Meta{NamespacedName: cm, UID: "uid", Version: 1}, MainAnnotatedAt: b.clock.Now(),
@@ -112,8 +112,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	}
 	seed, keys, err := signature.WriteFiles(t.TempDir())
 	b.Expect(err).NotTo(HaveOccurred())
-	signer, err := signature.LoadSigner(seed)
-	b.Expect(err).NotTo(HaveOccurred())
+	signer := suitetest.Sure(signature.LoadSigner(seed))
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
@@ -191,9 +190,7 @@ func (b *bench) write(k string) {
 // reconcile reconciles the object, which must succeed.
 func (b *bench) reconcile() (again time.Duration) {
 	b.t.Helper()
-	again, err := b.Reconcile(b.t.Context(), cm)
-	b.Expect(err).NotTo(HaveOccurred())
-	return again
+	return suitetest.Sure(b.Reconcile(b.t.Context(), cm))
 }
 
 // try reconciles the object, and returns the error.
@@ -224,9 +221,7 @@ func (b *bench) requests() int {
 // last returns the last sequence of a stream.
 func (b *bench) last(name string) int {
 	b.t.Helper()
-	stream, err := b.client.JetStream().Stream(b.t.Context(), name)
-	b.Expect(err).NotTo(HaveOccurred())
-	return int(stream.CachedInfo().State.LastSeq)
+	return int(natstest.State(b.t, b.client.JetStream(), name).LastSeq)
 }
 
 // want returns the want of a key, which must be signed.

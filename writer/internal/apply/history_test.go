@@ -40,8 +40,7 @@ func TestHistoryShares(t *testing.T) {
 	for i := range histories {
 		registries[i] = prometheus.NewRegistry()
 		metrics := NewMetrics(metric.New(registries[i], "writer"))
-		h, err := newHistory(config, client, metrics, process.NewSampledLog(zerolog.Nop()))
-		g.Expect(err).NotTo(HaveOccurred())
+		h := suitetest.Sure(newHistory(config, client, metrics, process.NewSampledLog(zerolog.Nop())))
 		h.bytes = budget.New(config.Bytes, func() time.Time { return now })
 		histories[i] = h
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -106,7 +107,7 @@ func (s slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	body := must(io.ReadAll(r.Body))
+	body := suitetest.Sure(io.ReadAll(r.Body))
 	if bytes.Count(body, []byte("|uid-")) > 1 {
 		return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
@@ -155,7 +156,7 @@ const (
 var (
 	modelRef  = types.NamespacedName{Namespace: modelNamespace, Name: modelName}
 	modelKeys = []string{"a", "b"}
-	grammar   = must(annotation.New(annotation.Defaults()))
+	grammar   = suitetest.Sure(annotation.New(annotation.Defaults()))
 	modelURLs = []string{"https://one.example.com", "https://two.example.com/x?y=z"}
 )
 
@@ -208,7 +209,7 @@ func newModel(t *testing.T, seed uint64) *model {
 // newApplier returns an applier like the writer's, and the signer that it trusts.
 func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.Signer) {
 	t.Helper()
-	client := must(apiserver.NewClient(cluster))
+	client := suitetest.Sure(apiserver.NewClient(cluster))
 	b := apiserver.NewBreaker(apiserver.BreakerDeps{Probe: func(context.Context) error { return nil }, Log: zerolog.Nop()})
 	ctx, cancel := context.WithCancel(t.Context())
 	go b.Run(ctx)
@@ -217,9 +218,9 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer := must(signature.LoadSigner(seed))
-	signatures := must(signature.LoadVerifier(keys))
-	applier := must(apply.New(apply.Config{
+	signer := suitetest.Sure(signature.LoadSigner(seed))
+	signatures := suitetest.Sure(signature.LoadVerifier(keys))
+	applier := suitetest.Sure(apply.New(apply.Config{
 		Planner: plan.Planner{Prune: true},
 	}, apply.Deps{
 		Decoder:    plan.Decoder{Grammar: grammar, Selector: labels.Everything()},
@@ -231,14 +232,6 @@ func newApplier(t *testing.T, cluster *rest.Config) (*apply.Applier, *signature.
 		Log:        zerolog.Nop(),
 	}))
 	return applier, signer
-}
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }
 
 func (m *model) log(format string, args ...any) { fmt.Fprintf(&m.trace, format+"\n", args...) }
@@ -400,7 +393,7 @@ func (m *model) watch() {
 	if request.Suspended {
 		return
 	}
-	noted := must(status.Parse(whole.Annotations[annotation.StatusKey]))
+	noted := suitetest.Sure(status.Parse(whole.Annotations[annotation.StatusKey]))
 	askWriter := request.Problem(err) != problem(noted)
 	for _, pair := range request.Pairs {
 		if entry := noted.Keys[pair.Key]; isForeign(whole, entry, pair.Key) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -286,7 +287,7 @@ func (m *model) cancels() bool {
 }
 
 func (m *model) status(cm *corev1.ConfigMap) status.Status {
-	return must(status.Parse(cm.Annotations[annotation.StatusKey]))
+	return suitetest.Sure(status.Parse(cm.Annotations[annotation.StatusKey]))
 }
 
 // checkOrder checks that a value comes from a newer trigger than the one before.

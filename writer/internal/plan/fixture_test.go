@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -172,7 +173,8 @@ func (f fixture) object() known {
 
 func decoder() plan.Decoder {
 	return plan.Decoder{
-		Grammar: must(annotation.New(annotation.Defaults())), Selector: must(labels.Parse(annotation.Selector)),
+		Grammar:  suitetest.Sure(annotation.New(annotation.Defaults())),
+		Selector: suitetest.Sure(labels.Parse(annotation.Selector)),
 	}
 }
 
@@ -185,7 +187,7 @@ func records(owners map[string]bool) []metav1.ManagedFieldsEntry {
 	record := func(manager string, fields map[string]any) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-			Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(must(json.Marshal(fields)))),
+			Time: &at, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(suitetest.Sure(json.Marshal(fields)))),
 		}
 	}
 	list := []metav1.ManagedFieldsEntry{record("author", map[string]any{
@@ -195,14 +197,6 @@ func records(owners map[string]bool) []metav1.ManagedFieldsEntry {
 		list = append(list, record(manager, map[string]any{"f:data": map[string]any{"f:" + theKey: map[string]any{}}}))
 	}
 	return list
-}
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }
 
 // fence returns the fence of a trigger.

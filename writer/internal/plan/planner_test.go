@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -450,7 +451,7 @@ func check(t *testing.T, p plan.Plan, need plan.Need, want expectation) {
 	g.Expect(p.Empty()).To(Equal(want.value == "" && want.entries == nil), "there is nothing to write")
 	g.Expect(p.SetStatus).To(Equal(want.entries != nil), "status %s", p.Status)
 	if want.entries != nil {
-		g.Expect(must(status.Parse(p.Status)).Keys).To(want.entries, p.Status)
+		g.Expect(suitetest.Sure(status.Parse(p.Status)).Keys).To(want.entries, p.Status)
 	}
 }
 
