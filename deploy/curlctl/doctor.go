@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
@@ -48,7 +47,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if !found || namespace == "" || name == "" {
 			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)
 		}
-		config, err := connect.ClusterConfig(o.Kube)
+		config, err := o.Kube.UserConfig()
 		if err != nil {
 			return &operate.ClusterError{Operation: "review rights", Err: err}
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/hooks"
@@ -139,7 +138,7 @@ func serve(ctx context.Context, s *session, listen string) error {
 	}
 	deps := console.Deps{Conn: s.Connection, Client: s.Client, Now: s.Now}
 	// The pages report an unusable kubeconfig, but not a missing one.
-	_, kubeErr := connect.ClusterConfig(s.Kube)
+	_, kubeErr := s.Kube.UserConfig()
 	if kubeErr == nil || s.Kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" {
 		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
 	}

@@ -2,9 +2,7 @@ package connect
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,29 +11,10 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
-
-// ClusterConfig returns the configuration of a client.
-func ClusterConfig(o kube.Options) (*rest.Config, error) {
-	config, err := o.UserConfig()
-	switch file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar)); {
-	case err == nil:
-		return config, nil
-	case file == "":
-		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
-	case clientcmd.IsEmptyConfig(err):
-		if _, err := os.Stat(file); err != nil {
-			return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
-		}
-		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
-	default:
-		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
-	}
-}
 
 // Clients of Kubernetes, and their configuration.
 type Clients struct {
@@ -47,7 +26,7 @@ type Clients struct {
 
 // Kubernetes returns clients, and a function that closes their connections. A timeout of 0 means no limit.
 func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), err error) {
-	config, err := ClusterConfig(o)
+	config, err := o.UserConfig()
 	if err != nil {
 		return c, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -115,8 +116,7 @@ func (o *Options) Run(ctx context.Context, s *process.Options, name string,
 }
 
 func (o *Options) load() (*rest.Config, error) {
-	file := cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
-	if file == "" {
+	if o.file() == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
@@ -126,11 +126,7 @@ func (o *Options) load() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := o.UserConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
-	}
-	return config, nil
+	return o.UserConfig()
 }
 
 // UserConfig returns the client configuration like kubectl: from a kubeconfig or, in a pod without
@@ -138,8 +134,28 @@ func (o *Options) load() (*rest.Config, error) {
 func (o *Options) UserConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
+	switch file := o.file(); {
+	case err == nil:
+		return config, nil
+	case !clientcmd.IsEmptyConfig(err):
+		return nil, fmt.Errorf("read kubeconfig %s: %w", cmp.Or(file, "~/.kube/config"), err)
+	case file == "":
+		return nil, errors.New("there is no kubeconfig (set --kubeconfig or KUBECONFIG)")
+	default:
+		for _, path := range filepath.SplitList(file) {
+			if _, err := os.Stat(path); err != nil {
+				return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+			}
+		}
+		return nil, fmt.Errorf("kubeconfig %s has no cluster", file)
+	}
+}
+
+// file returns the kubeconfig that the user gave, which is a list in KUBECONFIG, or "".
+func (o *Options) file() string {
+	return cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 }
 
 // BridgeKlog forwards the logs of Kubernetes libraries to the logger.
