@@ -28,7 +28,8 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = server.await(ctx, 50*time.Millisecond, func(ctx context.Context) error { return Ready(ctx, config) })
+	ready := func(ctx context.Context) error { return Ready(ctx, config) }
+	err = server.await(ctx, 50*time.Millisecond, ready, c.etcd) // without etcd, it would wait and not say so
 	if err != nil {
 		return err
 	}

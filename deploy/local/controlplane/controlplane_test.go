@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,6 +25,7 @@ import (
 	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -130,6 +132,47 @@ var _ = It("A remote API server serves on its host name and loopback, and keeps 
 		Expect(suitetest.Must(os.Stat(path)).Mode().Perm()).To(Equal(os.FileMode(0o600)), path)
 	}
 })
+
+var _ = DescribeTable("Spoiled credentials are one sentence with the way out, not an API server that nobody can use:",
+	func(spoil func(pki string), sentence string) {
+		dir := GinkgoT().TempDir()
+		pki := filepath.Join(dir, "pki")
+		Expect(controlplane.Prepare(dir, "kube-apiserver")).To(Succeed())
+		spoil(pki)
+		Expect(controlplane.Prepare(dir, "kube-apiserver")).To(MatchError(MatchRegexp(
+			"^load credentials: " + pki + "/" + sentence + ` \(remove ` + pki + ` to create new ones\)$`)))
+	},
+	Entry("a token that a crash has emptied", func(pki string) { empty(pki, "token.csv") }, "token.csv has no token"),
+	Entry("a certificate that a crash has emptied", func(pki string) { empty(pki, "apiserver.crt") },
+		"apiserver.crt: .* failed to find any PEM data .*"),
+	Entry("a certificate that has expired", func(pki string) {
+		certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(
+			cert.SelfSignedCertKeyOptions{Host: "kube-apiserver", MaxAge: time.Minute}) // valid since an hour ago
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(filepath.Join(pki, "apiserver.crt"), certificate, 0o600)).To(Succeed())
+		Expect(os.WriteFile(filepath.Join(pki, "apiserver.key"), key, 0o600)).To(Succeed())
+	}, "apiserver.crt is valid from [0-9-]+ to [0-9-]+, and it is [0-9-]+"),
+)
+
+func empty(dir, name string) {
+	GinkgoHelper()
+	Expect(os.Truncate(filepath.Join(dir, name), 0)).To(Succeed())
+}
+
+var _ = It("An etcd that panics during the start ends it at once, with its reason", func(ctx SpecContext) {
+	programs := GinkgoT().TempDir()
+	GinkgoT().Setenv(controlplane.EnvDir, programs)
+	for name, script := range map[string]string{
+		"etcd": `: >etcd.sock; until [ -e started ]; do sleep 0.01; done
+echo '{"level":"panic","msg":"failed to create WAL","error":"no space left on device"}'
+echo 'goroutine 1 [running]:'; exit 2`,
+		"kube-apiserver": `: >started; exec sleep 600`,
+	} {
+		Expect(os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o700)).To(Succeed())
+	}
+	_, err := controlplane.Start(ctx, controlplane.Options{})
+	Expect(err).To(MatchError("etcd exited (exit status 2): failed to create WAL: no space left on device"))
+}, SpecTimeout(time.Minute))
 
 // manifests has the manifests of docker compose, and definitions the CRD of Watchers, which it applies first.
 const (

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -55,10 +56,16 @@ func (d dataDir) writeCredentials(host, port string) error {
 	}
 	authority, err := os.ReadFile(d.path(pkiDir, servingCert))
 	text, errToken := os.ReadFile(d.path(pkiDir, adminToken))
+	token, _, found := strings.Cut(string(text), ",")
+	switch {
+	case errToken == nil && !found: // files may be empty if the machine crashed after they were written
+		errToken = fmt.Errorf("%s has no token", d.path(pkiDir, adminToken))
+	case err == nil:
+		err = d.checkCertificate()
+	}
 	if err := errors.Join(err, errToken); err != nil {
 		return fmt.Errorf("load credentials: %w (remove %s to create new ones)", err, d.path(pkiDir))
 	}
-	token, _, _ := strings.Cut(string(text), ",")
 	config := clientcmdapi.NewConfig()
 	config.Clusters[cluster] = &clientcmdapi.Cluster{
 		Server: "https://" + net.JoinHostPort(host, port), CertificateAuthorityData: authority,
@@ -68,6 +75,19 @@ func (d dataDir) writeCredentials(host, port string) error {
 	config.CurrentContext = cluster
 	if err := clientcmd.WriteToFile(*config, d.kubeconfig()); err != nil { // for its owner only
 		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// checkCertificate returns why no client would trust the API server, if that is so.
+func (d dataDir) checkCertificate() error {
+	pair, err := tls.LoadX509KeyPair(d.path(pkiDir, servingCert), d.path(pkiDir, servingKey))
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.path(pkiDir, servingCert), err)
+	}
+	if now := time.Now(); now.Before(pair.Leaf.NotBefore) || now.After(pair.Leaf.NotAfter) {
+		return fmt.Errorf("%s is valid from %s to %s, and it is %s", d.path(pkiDir, servingCert),
+			pair.Leaf.NotBefore.Format(time.DateOnly), pair.Leaf.NotAfter.Format(time.DateOnly), now.Format(time.DateOnly))
 	}
 	return nil
 }

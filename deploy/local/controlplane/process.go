@@ -1,7 +1,9 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -48,13 +50,17 @@ func (p *process) failure() error {
 // startTimeout limits the start of a process, which takes 3 s on an idle machine.
 const startTimeout = 2 * time.Minute
 
-// await calls ready until it returns nil. It kills the process if that takes longer than startTimeout, or if ctx
-// ends.
-func (p *process) await(ctx context.Context, interval time.Duration, ready func(context.Context) error) error {
+// await calls ready until it returns nil. It kills the process if that takes longer than startTimeout, or if ctx or
+// a process that it needs ends.
+func (p *process) await(
+	ctx context.Context, interval time.Duration, ready func(context.Context) error, needed ...*process,
+) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, startTimeout, true, func(ctx context.Context) (bool, error) {
-		if !p.Running() {
-			return false, p.failure()
+		for _, process := range append(needed, p) {
+			if !process.Running() {
+				return false, process.failure()
+			}
 		}
 		last = ready(ctx)
 		return last == nil, nil
@@ -74,14 +80,21 @@ func (p *process) await(ctx context.Context, interval time.Duration, ready func(
 // lineLength is the maximum length in bytes of a line in an error message.
 const lineLength = 400
 
-// lastLine returns the last line of the log, or why it cannot be read.
+// lastLine returns the last line of the log, or why it cannot be read. If the program panicked, it returns the reason
+// instead, because the last line is one of a stack.
 func (p *process) lastLine() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
 		return err.Error()
 	}
-	last := strings.TrimSpace(string(text))
-	last = last[strings.LastIndexByte(last, '\n')+1:]
+	last := ""
+	for line := range strings.Lines(string(text)) {
+		var logged struct{ Level, Msg, Error string }
+		if json.Unmarshal([]byte(line), &logged) == nil && (logged.Level == "panic" || logged.Level == "fatal") {
+			return strings.TrimSuffix(logged.Msg+": "+logged.Error, ": ")
+		}
+		last = cmp.Or(strings.TrimSpace(line), last)
+	}
 	if last == "" {
 		return "it logged nothing"
 	}
