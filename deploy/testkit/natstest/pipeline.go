@@ -108,8 +108,10 @@ func streamOf(tb testing.TB, js jetstream.JetStream, name string) (jetstream.Str
 func AckRequests(tb testing.TB, js jetstream.JetStream) {
 	tb.Helper()
 	ctx, last := tb.Context(), uint64(0)
-	err := pipeline.NewClient(js).LoadWants(ctx, func(m pipeline.Message) error { last = max(last, m.Sequence); return nil })
-	if err != nil {
+	if err := pipeline.NewClient(js).LoadWants(ctx, func(m pipeline.Message) error {
+		last = max(last, m.Sequence)
+		return nil
+	}); err != nil {
 		tb.Fatal(err)
 	}
 	for {
