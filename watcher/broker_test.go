@@ -109,7 +109,7 @@ var _ = Describe("A watcher", func() {
 		wanted, unwanted, elsewhere := w.key("cm", "k"), w.key("none", "k"),
 			pipeline.Key{Namespace: "another", Name: "none", Key: "k"}
 		for _, key := range []pipeline.Key{wanted, unwanted, elsewhere} {
-			suitetest.Must(w.js.Publish(ctx, key.Want(), []byte("garbage")))
+			suitetest.Must(w.js.Publish(ctx, key.WantSubject(), []byte("garbage")))
 		}
 		suitetest.Must(w.js.Publish(ctx, "curl.want.nonsense", []byte("garbage")))
 		w.create(ctx, "cm", "k=example.com")

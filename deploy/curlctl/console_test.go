@@ -53,7 +53,8 @@ var _ = Describe("The console", func() {
 				code, _ := b.send(http.MethodPost, "/refetch", nil, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", site) })
 				Expect(code).To(Equal(http.StatusForbidden))
 			}
-			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).Due())).Error().To(MatchError(pipeline.ErrNoMessage))
+			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).DueSubject())).Error().
+				To(MatchError(pipeline.ErrNoMessage))
 			code, _ := b.send(http.MethodPost, "/refetch", url.Values{"host": {strings.Repeat("x", 100<<10)}}, nil)
 			Expect(code).To(Equal(http.StatusRequestEntityTooLarge))
 		})
@@ -198,8 +199,9 @@ var _ = Describe("The console", func() {
 			w.failing(ctx, cm(9), site.URL+"/page")
 			_, page := b.send(http.MethodPost, "/failures/replay", form, nil)
 			Expect(page).To(And(ContainSubstring("Replayed 4 of 5 failures."), ContainSubstring("Skipped 1 failure: gone")))
-			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).Due())).Error().NotTo(HaveOccurred())
-			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(9).Due())).Error().To(MatchError(pipeline.ErrNoMessage))
+			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).DueSubject())).Error().NotTo(HaveOccurred())
+			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(9).DueSubject())).Error().
+				To(MatchError(pipeline.ErrNoMessage))
 			_, page = b.send(http.MethodPost, "/failures/replay", form, nil)
 			Expect(page).To(And(ContainSubstring("Replayed 0 of 5 failures."),
 				ContainSubstring("Skipped 4 failures: replayed less")))
@@ -214,7 +216,7 @@ var _ = Describe("The console", func() {
 			b := w.open().enter()
 			_, page := b.send(http.MethodPost, "/refetch", b.form("/refetch?namespace=default&name=cm-001"), nil)
 			Expect(page).To(ContainSubstring("Requested 1 of 1 key."))
-			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).Due())).Error().NotTo(HaveOccurred())
+			Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).DueSubject())).Error().NotTo(HaveOccurred())
 			Expect(b.page("/refetch?namespace=default&host=a.example.com")).
 				To(ContainSubstring("curlctl refetch --all --namespace=default --host=a.example.com"))
 		})

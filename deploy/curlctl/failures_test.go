@@ -41,7 +41,7 @@ var _ = Describe("failures", func() {
 	})
 
 	It("lists a failure with an unreadable timer as pending", func(ctx SpecContext) {
-		Expect(w.js.Publish(ctx, cm(1).Timer(), []byte("garbage"))).Error().NotTo(HaveOccurred())
+		Expect(w.js.Publish(ctx, cm(1).TimerSubject(), []byte("garbage"))).Error().NotTo(HaveOccurred())
 		Expect(w.ok(ctx, "failures", "--name=cm-001")).To(MatchRegexp(`my.data +pending`))
 	})
 

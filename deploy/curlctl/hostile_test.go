@@ -61,7 +61,7 @@ func hostileWorld(ctx context.Context) *world {
 		}))
 	}
 	for _, subject := range []string{
-		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.Want(),
+		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.WantSubject(),
 	} {
 		Expect(w.js.Publish(ctx, subject, []byte(steering))).Error().NotTo(HaveOccurred())
 	}
@@ -75,9 +75,11 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 		Want: want, Subject: text, Traceparent: text, Snippet: []byte(text), LastFailedAt: timestamppb.Now(),
 		Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: text, StatusCode: 503},
 	}
-	Expect(w.js.Publish(ctx, key.DeadLetter("Timeout", "host"+steering), marshal(letter))).Error().NotTo(HaveOccurred())
+	Expect(w.js.Publish(ctx, key.DeadLetterSubject("Timeout", "host"+steering), marshal(letter))).Error().
+		NotTo(HaveOccurred())
 	for _, reason := range []string{"reason" + steering, "Timeout"} {
-		Expect(w.js.Publish(ctx, key.DeadLetter(reason, "host"+steering), []byte(steering))).Error().NotTo(HaveOccurred())
+		Expect(w.js.Publish(ctx, key.DeadLetterSubject(reason, "host"+steering), []byte(steering))).Error().
+			NotTo(HaveOccurred())
 	}
 }
 

@@ -45,7 +45,7 @@ var _ = Describe("The pipeline", func() {
 
 	It("skips unreadable messages with a hint", func(ctx SpecContext) {
 		filled(ctx)
-		for _, subject := range []string{cm(0).Want(), "curl.want.shop.pri%ces.k"} {
+		for _, subject := range []string{cm(0).WantSubject(), "curl.want.shop.pri%ces.k"} {
 			Expect(w.js.Publish(ctx, subject, []byte("garbage"))).Error().NotTo(HaveOccurred())
 		}
 		r := w.run(ctx, "wants", "-o", "name")

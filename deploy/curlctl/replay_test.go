@@ -137,8 +137,8 @@ var _ = Describe("replay", func() {
 		w.timed(ctx, cm(1), site.URL, &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}, time.Hour)
 		w.failing(ctx, cm(2), site.URL)
 		Expect(w.ok(ctx, "replay", "--all")).To(Equal("Replayed 2 failures.\n"))
-		Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(0).Due())).Error().NotTo(HaveOccurred())
-		Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).Due())).Error().To(MatchError(pipeline.ErrNoMessage))
+		Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(0).DueSubject())).Error().NotTo(HaveOccurred())
+		Expect(w.client.LastMessage(ctx, pipeline.Requests, cm(1).DueSubject())).Error().To(MatchError(pipeline.ErrNoMessage))
 	})
 
 	It("changes nothing in a dry run", func(ctx SpecContext) {

@@ -61,10 +61,10 @@ func fill(js jetstream.JetStream, epoch int64) error {
 				FirstFailedAt: timestamppb.Now(),
 			},
 		}
-		if err := publish(key.Want(), want); err != nil {
+		if err := publish(key.WantSubject(), want); err != nil {
 			return err
 		}
-		if err := publish(key.DeadLetter("Timeout", host), letter); err != nil {
+		if err := publish(key.DeadLetterSubject("Timeout", host), letter); err != nil {
 			return err
 		}
 		if i%1000 == 999 {

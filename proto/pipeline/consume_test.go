@@ -32,7 +32,7 @@ var _ = Describe("Consume", func() {
 
 		suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://a.example"), 0))
-		Eventually(r.handled).Should(ConsistOf(key.Want()))
+		Eventually(r.handled).Should(ConsistOf(key.WantSubject()))
 		Eventually(r.states).Should(HaveLen(2))
 		Expect(r.states()[1]).NotTo(HaveOccurred())
 	})
@@ -280,7 +280,7 @@ var _ = Describe("Consume with dispositions", func() {
 		kept := new(v1.DeadLetter)
 		Expect(proto.Unmarshal(deadLetters()[0].Data, kept)).To(Succeed())
 		Expect(kept.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
-		Expect(kept.GetSubject()).To(Equal(key.Want()))
+		Expect(kept.GetSubject()).To(Equal(key.WantSubject()))
 		Expect(kept.GetPayload()).NotTo(BeEmpty())
 	})
 
@@ -310,7 +310,7 @@ var _ = Describe("Consume with dispositions", func() {
 		publish(ctx, natstest.Numbered(1))
 		publish(ctx, natstest.Numbered(2))
 		r := consume(ctx, js, fetcher, func(_ context.Context, d *pipeline.Delivery) pipeline.Disposition {
-			if d.Subject() == natstest.Numbered(1).Want() && d.NumDelivered() == 1 {
+			if d.Subject() == natstest.Numbered(1).WantSubject() && d.NumDelivered() == 1 {
 				panic("index out of range")
 			}
 			return pipeline.Ack()
@@ -348,5 +348,5 @@ func deadLetters() []*jetstream.RawStreamMsg {
 
 // under matches the only dead letter of the key by its reason.
 func under(reason string) types.GomegaMatcher {
-	return HaveExactElements(HaveField("Subject", key.DeadLetter(reason, "a.example")))
+	return HaveExactElements(HaveField("Subject", key.DeadLetterSubject(reason, "a.example")))
 }

@@ -16,8 +16,8 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
-// Version is the subject of the versions of a key in History.
-func (k Key) Version() string { return KindVersion.of(k) }
+// VersionSubject is the subject of the versions of a key in History.
+func (k Key) VersionSubject() string { return KindVersion.of(k) }
 
 // BodySubject is the subject of a body in History. Equal bodies of a namespace have the same subject.
 func BodySubject(namespace, digest string) string {
@@ -61,7 +61,7 @@ func (c *Client) Archive(report func(error)) (*Archive, error) {
 // Keep adds a version of a key to the history, and its body unless the namespace already has it. It does not wait.
 // The server drops the same version of the same trigger within five minutes.
 func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte, trigger string) {
-	version, err := newMessage(ctx, key.Version(), v)
+	version, err := newMessage(ctx, key.VersionSubject(), v)
 	if err != nil {
 		a.report(err)
 		return
@@ -69,7 +69,7 @@ func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte,
 	content := nats.NewMsg(BodySubject(key.Namespace, v.GetSha256()))
 	content.Data = body
 	a.publish(content, jetstream.WithExpectLastSequencePerSubject(0))
-	a.publish(version, jetstream.WithMsgID(key.Version()+" "+trigger))
+	a.publish(version, jetstream.WithMsgID(key.VersionSubject()+" "+trigger))
 }
 
 func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {
@@ -176,7 +176,7 @@ func (b *Bodies) try(ctx context.Context, read func(context.Context) error) (fou
 // left out. Without a history there are none.
 func (c *Client) Versions(ctx context.Context, key Key) (versions []*v1.Version, err error) {
 	for from := uint64(1); ; {
-		m, err := c.request(ctx, History, map[string]any{"seq": from, "next_by_subj": key.Version()})
+		m, err := c.request(ctx, History, map[string]any{"seq": from, "next_by_subj": key.VersionSubject()})
 		switch {
 		case errors.Is(err, ErrNoMessage), errors.Is(err, jetstream.ErrStreamNotFound):
 			slices.Reverse(versions)

@@ -63,9 +63,8 @@ var _ = Describe("The history", func() {
 	})
 
 	It("rests after an error, and not because the caller has no more time", func(ctx SpecContext) {
-		_, js, _ := natstest.Ensured(GinkgoTB(), pipeline.Topology{HistoryBytes: 16 << 20})
-		client := pipeline.NewClient(js)
-		keep(ctx, archive(client), key, "body", 0)
+		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
+		keep(ctx, archive(), key, "body", 0)
 		digest := pipeline.Digest("body")
 		Eventually(func() error { _, err := client.Body(ctx, key.Namespace, digest); return err }).Should(Succeed())
 		var errs []error

@@ -64,7 +64,7 @@ func SameRequest(a, b *v1.Want) bool {
 // if the want exceeds MaxRequestBytes.
 func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq uint64, err error) {
 	key := KeyOf(w)
-	m, err := newMessage(ctx, key.Want(), w)
+	m, err := newMessage(ctx, key.WantSubject(), w)
 	if err != nil {
 		return 0, err
 	}
@@ -77,7 +77,7 @@ func (c *Client) PublishWant(ctx context.Context, w *v1.Want, last uint64) (seq 
 // PublishTombstone replaces the want of a key with a tombstone and cancels the key's timer, under the
 // same condition as PublishWant.
 func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (seq uint64, err error) {
-	m, err := newMessage(ctx, key.Want(), nil)
+	m, err := newMessage(ctx, key.WantSubject(), nil)
 	if err != nil {
 		return 0, err
 	}
@@ -169,13 +169,13 @@ func (c *Client) CancelTimer(ctx context.Context, key Key, want uint64) error {
 
 // timer returns the message that sets a timer.
 func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, error) {
-	m, err := newMessage(ctx, key.Timer(), due)
+	m, err := newMessage(ctx, key.TimerSubject(), due)
 	if err != nil {
 		return nil, err
 	}
 	// The option of package jetstream truncates to whole seconds, which fires early.
 	m.Header.Set(jetstream.ScheduleHeader, "@at "+at.UTC().Format(time.RFC3339Nano))
-	m.Header.Set(jetstream.ScheduleTargetHeader, key.Due())
+	m.Header.Set(jetstream.ScheduleTargetHeader, key.DueSubject())
 	m.Header.Set(jetstream.ScheduleTTLHeader, DueTTL.String())
 	return m, nil
 }
@@ -186,7 +186,7 @@ func timer(ctx context.Context, key Key, due *v1.Due, at time.Time) (*nats.Msg, 
 // known yet.
 func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplicate bool, err error) {
 	key := KeyOf(due.GetWant())
-	m, err := newMessage(ctx, key.Due(), due)
+	m, err := newMessage(ctx, key.DueSubject(), due)
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func (c *Client) PublishDue(ctx context.Context, due *v1.Due, id string) (duplic
 
 // whileWanted makes a publish fail unless the want of the key still has that sequence.
 func whileWanted(key Key, want uint64) jetstream.PublishOpt {
-	return jetstream.WithExpectLastSequenceForSubject(want, key.Want())
+	return jetstream.WithExpectLastSequenceForSubject(want, key.WantSubject())
 }
 
 // publish publishes m. It retries while another conditional publish is in flight, because the server
@@ -241,12 +241,12 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // the result exceeds the server's max_payload.
 func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 	key := KeyOf(r.GetWant())
-	subject := key.Failure()
+	subject := key.FailureSubject()
 	switch r.GetOutcome().(type) {
 	case *v1.Result_Content:
-		subject = key.Content()
+		subject = key.ContentSubject()
 	case *v1.Result_Sync: // only the watcher may publish there
-		subject = key.Sync()
+		subject = key.SyncSubject()
 	default:
 		// Unmodified ends a failure, so it uses the subject of failures. On the subject of bodies
 		// it would replace a pending body.
@@ -261,7 +261,7 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 // PublishDeadLetter publishes a dead letter. A redelivered trigger has the same id and adds no
 // second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
-	m, err := newMessage(ctx, key.DeadLetter(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
+	m, err := newMessage(ctx, key.DeadLetterSubject(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
 	if err == nil {
 		_, err = c.publish(ctx, "dead letter of "+key.String(), m, jetstream.WithExpectStream(Failures),
 			jetstream.WithMsgID(id))
@@ -283,7 +283,7 @@ func newMessage(ctx context.Context, subject string, payload proto.Message) (*na
 // alsoCancelTimer makes the server remove the timer of a key when it stores m.
 func alsoCancelTimer(m *nats.Msg, key Key) {
 	m.Header.Set(jetstream.ScheduleNextHeader, "purge")
-	m.Header.Set(jetstream.SchedulerHeader, key.Timer())
+	m.Header.Set(jetstream.SchedulerHeader, key.TimerSubject())
 }
 
 // Headers of W3C Trace Context, sections 3.2 and 3.3. NATS headers are case-sensitive:

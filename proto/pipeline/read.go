@@ -34,7 +34,7 @@ func Unreadable(err error) bool {
 //
 // In a cluster the response may be slightly stale.
 func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
-	m, err := c.LastMessage(ctx, Requests, key.Want())
+	m, err := c.LastMessage(ctx, Requests, key.WantSubject())
 	if err != nil {
 		return nil, 0, fmt.Errorf("read want of %s: %w", key, err)
 	}

@@ -29,7 +29,7 @@ var _ = Describe("Loading", func() {
 		tombs := map[string]uint64{}
 		for n := 0; n < wants; n += 100 {
 			k := natstest.Numbered(n)
-			tombs[k.Want()] = suitetest.Must(client.PublishTombstone(ctx, k, sequence(ctx, k)))
+			tombs[k.WantSubject()] = suitetest.Must(client.PublishTombstone(ctx, k, sequence(ctx, k)))
 		}
 
 		var loaded []pipeline.Message

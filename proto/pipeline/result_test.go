@@ -23,14 +23,14 @@ var _ = Describe("A result", func() {
 			got := suitetest.Must(pipeline.DecodeResult(key, m.Data))
 			Expect(got.GetSequence()).To(BeEquivalentTo(1))
 		},
-		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.Content()),
-		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.Failure()),
-		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.Failure()),
-		Entry("sync", &v1.Result{Outcome: &v1.Result_Sync{Sync: &v1.Sync{}}}, key.Sync()),
+		Entry("content", &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{}}}, key.ContentSubject()),
+		Entry("unmodified", &v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{}}}, key.FailureSubject()),
+		Entry("failure", &v1.Result{Outcome: &v1.Result_Failure{Failure: &v1.Failure{}}}, key.FailureSubject()),
+		Entry("sync", &v1.Result{Outcome: &v1.Result_Sync{Sync: &v1.Sync{}}}, key.SyncSubject()),
 	)
 
 	It("is stored even after a message of somebody else with the same id", func(ctx SpecContext) {
-		suitetest.Must(js.Publish(ctx, natstest.Numbered(1).Content(), nil, jetstream.WithMsgID("1.7.content")))
+		suitetest.Must(js.Publish(ctx, natstest.Numbered(1).ContentSubject(), nil, jetstream.WithMsgID("1.7.content")))
 		Expect(client.PublishResult(ctx, content(key, 7, 10))).To(Succeed())
 		Expect(stream(ctx, pipeline.Results).CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 	})
@@ -53,7 +53,7 @@ var _ = Describe("A result", func() {
 		writer := suitetest.Must(js.Consumer(ctx, pipeline.Results, pipeline.WriterConsumer))
 		Expect(suitetest.Must(writer.Next()).DoubleAck(ctx)).To(Succeed())
 		Eventually(func() error { return client.PublishResult(ctx, refused) }).Should(Succeed())
-		m, err := stream(ctx, pipeline.Results).GetLastMsgForSubject(ctx, natstest.Numbered(accepted).Content())
+		m, err := stream(ctx, pipeline.Results).GetLastMsgForSubject(ctx, natstest.Numbered(accepted).ContentSubject())
 		Expect(err).NotTo(HaveOccurred(), "its first try must not count as a duplicate")
 		Expect(m.Sequence).To(BeEquivalentTo(accepted + 1))
 	})

@@ -52,27 +52,27 @@ func (k Key) tokens() string {
 	return token(k.Namespace) + "." + token(k.Name) + "." + token(k.Key)
 }
 
-// Want is the subject of the desired state, which is also the first trigger.
-func (k Key) Want() string { return KindWant.of(k) }
+// WantSubject is the subject of the desired state, which is also the first trigger.
+func (k Key) WantSubject() string { return KindWant.of(k) }
 
-// Due is the subject of a fired timer or a replay.
-func (k Key) Due() string { return KindDue.of(k) }
+// DueSubject is the subject of a fired timer or a replay.
+func (k Key) DueSubject() string { return KindDue.of(k) }
 
-// Timer is the subject of the pending timer of a key.
-func (k Key) Timer() string { return KindTimer.of(k) }
+// TimerSubject is the subject of the pending timer of a key.
+func (k Key) TimerSubject() string { return KindTimer.of(k) }
 
-// Content is the subject of fetched bodies.
-func (k Key) Content() string { return KindContent.of(k) }
+// ContentSubject is the subject of fetched bodies.
+func (k Key) ContentSubject() string { return KindContent.of(k) }
 
-// Failure is the subject of changes of the failure state, including recoveries.
-func (k Key) Failure() string { return KindFailure.of(k) }
+// FailureSubject is the subject of changes of the failure state, including recoveries.
+func (k Key) FailureSubject() string { return KindFailure.of(k) }
 
-// Sync is the subject of objects to bring in line with their annotations.
-func (k Key) Sync() string { return KindSync.of(k) }
+// SyncSubject is the subject of objects to bring in line with their annotations.
+func (k Key) SyncSubject() string { return KindSync.of(k) }
 
-// DeadLetter is the subject of a dead letter with its reason (an Event reason) and host, as
+// DeadLetterSubject is the subject of a dead letter with its reason (an Event reason) and host, as
 // returned by HostOf. An IP address becomes HiddenHost.
-func (k Key) DeadLetter(reason, host string) string {
+func (k Key) DeadLetterSubject(reason, host string) string {
 	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
 }
 

@@ -51,11 +51,11 @@ func TestHostIs(t *testing.T) {
 
 func ExampleKey() {
 	key := pipeline.Key{Namespace: "team-a", Name: "config.v2", Key: "ca.pem"}
-	fmt.Println(key.Want())
-	fmt.Println(key.Timer())
-	fmt.Println(key.Due())
-	fmt.Println(key.Content())
-	kind, parsed, err := pipeline.ParseSubject(key.Timer())
+	fmt.Println(key.WantSubject())
+	fmt.Println(key.TimerSubject())
+	fmt.Println(key.DueSubject())
+	fmt.Println(key.ContentSubject())
+	kind, parsed, err := pipeline.ParseSubject(key.TimerSubject())
 	fmt.Println(kind, parsed, err)
 	// Output:
 	// curl.want.team-a.config%2Ev2.ca%2Epem
@@ -70,25 +70,26 @@ func TestSubjects(t *testing.T) {
 	k := pipeline.Key{Namespace: "default", Name: "kube-root-ca.crt", Key: "my.data"}
 	const tokens = "default.kube-root-ca%2Ecrt.my%2Edata"
 	for want, got := range map[string]string{
-		"curl.want." + tokens:                                 k.Want(),
-		"curl.due." + tokens:                                  k.Due(),
-		"curl.timer." + tokens:                                k.Timer(),
-		"curl.result.content." + tokens:                       k.Content(),
-		"curl.result.failure." + tokens:                       k.Failure(),
-		"curl.result.sync." + tokens:                          k.Sync(),
-		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetter("Timeout", "data.example.com"),
-		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetter("AddressDenied", "fe80::1%eth0"),
-		"curl.failure.Malformed.%." + tokens:                  k.DeadLetter("Malformed", ""),
-		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetter("Malformed", ""),
+		"curl.want." + tokens:                                 k.WantSubject(),
+		"curl.due." + tokens:                                  k.DueSubject(),
+		"curl.timer." + tokens:                                k.TimerSubject(),
+		"curl.result.content." + tokens:                       k.ContentSubject(),
+		"curl.result.failure." + tokens:                       k.FailureSubject(),
+		"curl.result.sync." + tokens:                          k.SyncSubject(),
+		"curl.failure.Timeout.data%2Eexample%2Ecom." + tokens: k.DeadLetterSubject("Timeout", "data.example.com"),
+		"curl.failure.AddressDenied.%28address%29." + tokens:  k.DeadLetterSubject("AddressDenied", "fe80::1%eth0"),
+		"curl.failure.Malformed.%." + tokens:                  k.DeadLetterSubject("Malformed", ""),
+		"curl.failure.Malformed.%.%.%.%":                      pipeline.Key{}.DeadLetterSubject("Malformed", ""),
 		"curl.want.a_B-9.100%25%2A%3E.a%20b%09%0D%0A%C3%A4%00%FF": pipeline.Key{
 			Namespace: "a_B-9", Name: "100%*>",
 			Key: "a b\t\r\nä\x00\xff",
-		}.Want(),
+		}.WantSubject(),
 		"curl.want.a.b%2Ec." + strings.Repeat("x", 253): pipeline.Key{
 			Namespace: "a", Name: "b.c",
 			Key: strings.Repeat("x", 253),
-		}.Want(),
-		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.DeadLetter("Timeout", strings.Repeat("h", 4096)),
+		}.WantSubject(),
+		"curl.failure.Timeout." + strings.Repeat("h", 253) + "." + tokens: k.
+			DeadLetterSubject("Timeout", strings.Repeat("h", 4096)),
 	} {
 		if got != want {
 			t.Errorf("subject is %q, want %q", got, want)
@@ -105,7 +106,7 @@ func TestSubjectsFitTheControlLine(t *testing.T) {
 	t.Parallel()
 	dots := strings.Repeat(".", 253)
 	k := pipeline.Key{Namespace: strings.Repeat("n", 63), Name: dots, Key: dots}
-	if got := k.DeadLetter("InvalidAnnotation", strings.Repeat(".", 64<<10)); len(got) > 3072 {
+	if got := k.DeadLetterSubject("InvalidAnnotation", strings.Repeat(".", 64<<10)); len(got) > 3072 {
 		t.Errorf("the longest subject has %d bytes", len(got))
 	}
 }
@@ -153,7 +154,7 @@ func FuzzSubject(f *testing.F) {
 				t.Errorf("ParseDeadLetter(%q) accepts a subject of another kind", subject)
 			}
 		}
-		subject := k.DeadLetter(reason, host)
+		subject := k.DeadLetterSubject(reason, host)
 		checkLiteral(t, subject, 7)
 		gotReason, gotHost, gotKey, err := pipeline.ParseDeadLetter(subject)
 		if err != nil || gotReason != reason || gotHost != host[:min(len(host), 253)] || gotKey != k {
@@ -168,8 +169,9 @@ func FuzzSubject(f *testing.F) {
 // subjects returns the subjects of a key.
 func subjects(k pipeline.Key) map[pipeline.Kind]string {
 	return map[pipeline.Kind]string{
-		pipeline.KindWant: k.Want(), pipeline.KindDue: k.Due(), pipeline.KindTimer: k.Timer(),
-		pipeline.KindContent: k.Content(), pipeline.KindFailure: k.Failure(), pipeline.KindSync: k.Sync(),
+		pipeline.KindWant: k.WantSubject(), pipeline.KindDue: k.DueSubject(), pipeline.KindTimer: k.TimerSubject(),
+		pipeline.KindContent: k.ContentSubject(), pipeline.KindFailure: k.FailureSubject(),
+		pipeline.KindSync: k.SyncSubject(),
 	}
 }
 

@@ -42,7 +42,7 @@ var _ = Describe("A timer", func() {
 			m := fired(ctx, natstest.Numbered(n))
 			Expect(m.Time).To(BeTemporally(">=", at[n]))
 			Expect(m.Time).To(BeTemporally("<=", at[n].Add(lateness)))
-			Expect(last(ctx, natstest.Numbered(n).Timer())).To(BeNil())
+			Expect(last(ctx, natstest.Numbered(n).TimerSubject())).To(BeNil())
 			due := suitetest.Must(pipeline.DecodeDue(natstest.Numbered(n), m.Data))
 			Expect(due.GetWantSequence()).To(Equal(sequence(ctx, natstest.Numbered(n))))
 			Expect(due.GetAttempts()).To(BeEquivalentTo(3))
@@ -86,7 +86,7 @@ var _ = Describe("A timer", func() {
 		_, err := client.SetTimer(ctx, due, time.Now())
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
 		Expect(err).To(MatchError(ContainSubstring(key.String())))
-		Expect(last(ctx, key.Timer())).To(BeNil())
+		Expect(last(ctx, key.TimerSubject())).To(BeNil())
 
 		suitetest.Must(client.PublishTombstone(ctx, key, next))
 		due.WantSequence = next
@@ -94,7 +94,7 @@ var _ = Describe("A timer", func() {
 
 		Expect(stream(ctx, pipeline.Requests).Purge(ctx)).To(Succeed())
 		Expect(client.SetTimer(ctx, due, time.Now())).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, key.Timer())).To(BeNil())
+		Expect(last(ctx, key.TimerSubject())).To(BeNil())
 	})
 
 	It("replaces the previous one", func(ctx SpecContext) {
@@ -120,14 +120,14 @@ var _ = Describe("A timer", func() {
 			suitetest.Must(client.SetTimer(ctx, wanted(natstest.Numbered(2)), at.Add(500*time.Millisecond)))
 			Expect(client.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence()+1)).To(MatchError(pipeline.ErrSuperseded))
 			Expect(client.CancelTimer(ctx, natstest.Numbered(1), due.GetWantSequence())).To(Succeed())
-			Expect(last(ctx, natstest.Numbered(1).Timer())).To(BeNil())
+			Expect(last(ctx, natstest.Numbered(1).TimerSubject())).To(BeNil())
 			if restart != nil {
 				Expect(restart()).To(Succeed())
 				Expect(server.Start()).To(Succeed())
 				js = natstest.Connect(GinkgoTB(), server)
 			}
 			fired(ctx, natstest.Numbered(2))
-			Expect(last(ctx, natstest.Numbered(1).Due())).To(BeNil())
+			Expect(last(ctx, natstest.Numbered(1).DueSubject())).To(BeNil())
 		},
 		Entry("on a running server", nil),
 		Entry("on a killed server", func() error { return server.Kill() }),
@@ -158,7 +158,7 @@ var _ = Describe("A timer", func() {
 		next := natstest.Want(natstest.Numbered(1), "https://b.example")
 		suitetest.Must(client.PublishWant(ctx, next, other.GetWantSequence()))
 		Expect(client.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, natstest.Numbered(1).Timer())).To(BeNil())
+		Expect(last(ctx, natstest.Numbered(1).TimerSubject())).To(BeNil())
 	})
 })
 
@@ -166,7 +166,7 @@ var _ = Describe("A timer", func() {
 func fired(ctx context.Context, k pipeline.Key) *jetstream.RawStreamMsg {
 	GinkgoHelper()
 	var m *jetstream.RawStreamMsg
-	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, k.Due()); return m }).ShouldNot(BeNil())
+	Eventually(func() *jetstream.RawStreamMsg { m = last(ctx, k.DueSubject()); return m }).ShouldNot(BeNil())
 	return m
 }
 

@@ -34,7 +34,7 @@ var _ = Describe("Trace context", func() {
 		state := suitetest.Must(trace.ParseTraceState("a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250)))
 		span := trace.ContextWithSpanContext(ctx, pipeline.ParseTraceparent(traceparent).WithTraceState(state))
 		suitetest.Must(client.PublishWant(span, natstest.Want(key, "https://a.example"), 0))
-		header := last(ctx, key.Want()).Header
+		header := last(ctx, key.WantSubject()).Header
 		Expect(header).To(HaveKey("traceparent"))
 		Expect(header).NotTo(HaveKey("tracestate"))
 	})

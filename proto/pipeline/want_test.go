@@ -74,14 +74,14 @@ var _ = Describe("A want", func() {
 	It("cancels the timer of its key and no other, unless it is refused", func(ctx SpecContext) {
 		for _, k := range []pipeline.Key{key, natstest.Numbered(1)} {
 			suitetest.Must(client.SetTimer(ctx, natstest.Due(GinkgoTB(), js, k), time.Now().Add(time.Hour)))
-			Expect(last(ctx, k.Timer())).NotTo(BeNil())
+			Expect(last(ctx, k.TimerSubject())).NotTo(BeNil())
 		}
 		_, err := client.PublishWant(ctx, natstest.Want(key, "https://b.example"), 0)
 		Expect(err).To(MatchError(pipeline.ErrSuperseded))
-		Expect(last(ctx, key.Timer())).NotTo(BeNil())
+		Expect(last(ctx, key.TimerSubject())).NotTo(BeNil())
 		suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://b.example"), sequence(ctx, key)))
-		Expect(last(ctx, key.Timer())).To(BeNil())
-		Expect(last(ctx, natstest.Numbered(1).Timer())).NotTo(BeNil())
+		Expect(last(ctx, key.TimerSubject())).To(BeNil())
+		Expect(last(ctx, natstest.Numbered(1).TimerSubject())).NotTo(BeNil())
 	})
 
 	It("above the limit of its stream is refused", func(ctx SpecContext) {
@@ -96,7 +96,7 @@ var _ = Describe("A want", func() {
 			suitetest.Must(proto.Marshal(natstest.Want(natstest.Numbered(1), "https://a.example"))),
 			suitetest.Must(proto.Marshal(&v1.Due{WantSequence: 1})),
 		} {
-			ack := suitetest.Must(js.Publish(ctx, key.Want(), garbage))
+			ack := suitetest.Must(js.Publish(ctx, key.WantSubject(), garbage))
 			_, seq, err := client.LastWant(ctx, key)
 			Expect(err).To(MatchError(pipeline.ErrMalformed))
 			Expect(seq).To(Equal(ack.Sequence))
@@ -131,8 +131,8 @@ var _ = Describe("A want", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(have).To(BeNil())
 			Expect(at).To(Equal(tomb))
-			Expect(last(ctx, key.Timer())).To(BeNil())
-			m := last(ctx, key.Want())
+			Expect(last(ctx, key.TimerSubject())).To(BeNil())
+			m := last(ctx, key.WantSubject())
 			Expect(m.Data).To(BeEmpty())
 			Expect(m.Header.Get("KV-Operation")).To(Equal("DEL"))
 			Expect(time.ParseDuration(m.Header.Get("Nats-TTL"))).To(Equal(pipeline.TombstoneTTL))

@@ -211,7 +211,7 @@ type NextFetch struct {
 
 // PendingTimer returns the pending timer of a key. The error wraps ErrNoMessage if there is none.
 func (c *Client) PendingTimer(ctx context.Context, key pipeline.Key) (NextFetch, error) {
-	m, err := c.LastMessage(ctx, pipeline.Requests, key.Timer())
+	m, err := c.LastMessage(ctx, pipeline.Requests, key.TimerSubject())
 	if err != nil {
 		return NextFetch{}, fmt.Errorf("read timer of %s: %w", key, err)
 	}
@@ -295,17 +295,17 @@ func (c *Client) Requests(ctx context.Context, keys []pipeline.Key, visit func(S
 	for some := range slices.Chunk(keys, requestsAtOnce) {
 		var subjects []string
 		for _, key := range some { // the timer before the due: if it fires meanwhile, the due exists already
-			subjects = append(subjects, key.Want(), key.Timer(), key.Due())
+			subjects = append(subjects, key.WantSubject(), key.TimerSubject(), key.DueSubject())
 		}
 		last, err := c.LastMessages(ctx, subjects)
 		if err != nil {
 			return err
 		}
 		for _, key := range some {
-			w, err := want(last[key.Want()])
-			next, none := nextFetch(last[key.Timer()])
+			w, err := want(last[key.WantSubject()])
+			next, none := nextFetch(last[key.TimerSubject()])
 			if none != nil {
-				next, _ = nextFetch(last[key.Due()])
+				next, _ = nextFetch(last[key.DueSubject()])
 			}
 			if err == nil && w.Want != nil {
 				visit(w, next)

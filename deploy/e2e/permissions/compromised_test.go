@@ -155,8 +155,8 @@ var _ = Describe("A compromised fetcher", func() {
 		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).
 			To(Succeed())
 		for name, kept := range map[string]string{
-			pipeline.Failures: other.DeadLetter("Timeout", "a.example.com"),
-			pipeline.Results:  key.Failure(),
+			pipeline.Failures: other.DeadLetterSubject("Timeout", "a.example.com"),
+			pipeline.Results:  key.FailureSubject(),
 		} {
 			stream := suitetest.Must(b.jetStream().Stream(ctx, name))
 			info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter(">")))
@@ -233,10 +233,10 @@ var _ = Describe("A compromised replayer", func() {
 		GinkgoHelper()
 		want := wantOf(cm.Get(ctx), key.Key)
 		want.Url, want.Epoch = url, 1
-		timer := nats.NewMsg(key.Timer())
+		timer := nats.NewMsg(key.TimerSubject())
 		timer.Data = suitetest.Must(proto.Marshal(want))
 		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
-		timer.Header.Set("Nats-Schedule-Target", key.Want())
+		timer.Header.Set("Nats-Schedule-Target", key.WantSubject())
 		Expect(replayer.PublishMsg(timer)).To(Succeed())
 	}
 
@@ -248,7 +248,7 @@ var _ = Describe("A compromised replayer", func() {
 
 		replayer := b.connect("replayer")
 		seen := make(chan *nats.Msg, 1<<10)
-		suitetest.Must(replayer.ChanSubscribe(key.Content(), seen))
+		suitetest.Must(replayer.ChanSubscribe(key.ContentSubject(), seen))
 		page := w.Origin.Page("/internal").Says("of others")
 		forge(ctx, replayer, cm, key, page.URL())
 		Eventually(ctx, page.Hits).Should(Equal(1))

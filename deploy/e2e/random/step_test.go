@@ -223,11 +223,11 @@ func operations() []step {
 		onObject("a want purged", func(ctx context.Context, o *object) {
 			GinkgoHelper()
 			s := suitetest.Must(o.round.JetStream.Stream(ctx, pipeline.Requests))
-			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(o.wanted().Want()))).To(Succeed())
+			Expect(s.Purge(ctx, jetstream.WithPurgeSubject(o.wanted().WantSubject()))).To(Succeed())
 		}),
 		onObject("an earlier want published again", func(ctx context.Context, o *object) {
 			GinkgoHelper()
-			subject := o.wanted().Want()
+			subject := o.wanted().WantSubject()
 			if earlier := o.round.wants.of(subject); len(earlier) > 0 {
 				suitetest.Must(o.round.JetStream.Publish(ctx, subject, earlier[o.round.rng.IntN(len(earlier))]))
 			}

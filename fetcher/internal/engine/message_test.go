@@ -41,9 +41,9 @@ var _ = Describe("A message", func() {
 			Expect(w.result().GetContent()).NotTo(BeNil())
 			Eventually(w.pending).Should(BeZero())
 		},
-		Entry("payload of a want", natstest.Numbered(1).Want(), "garbage", natstest.Numbered(1)),
-		Entry("payload of a due", natstest.Numbered(1).Due(), "\xff\xff", natstest.Numbered(1)),
-		Entry("empty due", natstest.Numbered(1).Due(), "", natstest.Numbered(1)),
+		Entry("payload of a want", natstest.Numbered(1).WantSubject(), "garbage", natstest.Numbered(1)),
+		Entry("payload of a due", natstest.Numbered(1).DueSubject(), "\xff\xff", natstest.Numbered(1)),
+		Entry("empty due", natstest.Numbered(1).DueSubject(), "", natstest.Numbered(1)),
 		Entry("subject with too few tokens", "curl.want.x", "garbage", pipeline.Key{}),
 		Entry("subject with a broken escape", "curl.want.ns.na%2me.key", "", pipeline.Key{}),
 	)

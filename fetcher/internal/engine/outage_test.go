@@ -93,7 +93,7 @@ var _ = Describe("A broker in trouble", func() {
 				f.run()
 				Eventually(f.logged("stream is full")).Should(Equal(1))
 				requests := suitetest.Must(w.js.Stream(w.ctx, pipeline.Requests))
-				claimed = suitetest.Must(requests.GetLastMsgForSubject(w.ctx, key.Timer())).Sequence
+				claimed = suitetest.Must(requests.GetLastMsgForSubject(w.ctx, key.TimerSubject())).Sequence
 			})
 
 			It("keeps its claim until the writer has made room", func() {

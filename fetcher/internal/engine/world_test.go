@@ -82,7 +82,7 @@ func (w *world) beats() func() int {
 func (w *world) timerOf(k pipeline.Key) *timer {
 	GinkgoHelper()
 	stream := suitetest.Must(w.js.Stream(w.ctx, pipeline.Requests))
-	m, err := stream.GetLastMsgForSubject(w.ctx, k.Timer())
+	m, err := stream.GetLastMsgForSubject(w.ctx, k.TimerSubject())
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (w *world) publish(want *v1.Want) uint64 {
 func (w *world) fire(due *v1.Due) uint64 {
 	GinkgoHelper()
 	k := pipeline.KeyOf(due.GetWant())
-	m := &nats.Msg{Subject: k.Due(), Header: nats.Header{}, Data: suitetest.Must(proto.Marshal(due))}
+	m := &nats.Msg{Subject: k.DueSubject(), Header: nats.Header{}, Data: suitetest.Must(proto.Marshal(due))}
 	if t := w.timerOf(k); t != nil && t.header["traceparent"] != nil {
 		m.Header["traceparent"] = t.header["traceparent"]
 	}

@@ -166,12 +166,12 @@ func (i interval) pendingOf(
 ) pending {
 	recent := func(at time.Time) bool { return age(now, at) < i.grace() }
 	p := pending{timerLost: true, recent: recent(w.At)}
-	if m, ok := latest[key.Due()]; ok && m.Sequence > w.Fence.Seq {
+	if m, ok := latest[key.DueSubject()]; ok && m.Sequence > w.Fence.Seq {
 		p.fired, _ = pipeline.DecodeDue(key, m.Data) // an unreadable message counts too
 		p.inFlight = !handled(progress, now, m.Sequence, m.Time, i.maxInFlight())
 		p.recent = p.recent || recent(m.Time)
 	}
-	m := latest[key.Timer()]
+	m := latest[key.TimerSubject()]
 	at, err := pipeline.FiresAt(m)
 	if due, unreadable := pipeline.DecodeDue(key, m.Data); err == nil && unreadable == nil {
 		p.timer, p.at = due, at

@@ -125,7 +125,7 @@ func TestTheAuditDoesNotListQueuedResultsOfOtherTenants(t *testing.T) {
 	js := b.client.JetStream()
 	for n := range queued {
 		k := pipeline.Key{Namespace: "evil", Name: longName(n), Key: longKey(0)}
-		b.Expect(js.Publish(t.Context(), k.Content(), []byte("x"))).Error().NotTo(HaveOccurred())
+		b.Expect(js.Publish(t.Context(), k.ContentSubject(), []byte("x"))).Error().NotTo(HaveOccurred())
 	}
 	b.clock.Step(interval)
 	before := js.Conn().Stats().InBytes

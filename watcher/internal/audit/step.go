@@ -205,7 +205,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	defer cancel()
 	subjects := make([]string, 0, 2*len(candidates))
 	for _, c := range candidates {
-		subjects = append(subjects, c.key.Timer(), c.key.Due())
+		subjects = append(subjects, c.key.TimerSubject(), c.key.DueSubject())
 	}
 	latest, err := a.deps.Client.LastMessages(ctx, subjects)
 	if err != nil {

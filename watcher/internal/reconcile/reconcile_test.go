@@ -198,7 +198,7 @@ func TestGarbageAndTombstonesAreOverwritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.request("https://example.com", "garbage", "tombstone")
-	b.Expect(b.client.JetStream().Publish(t.Context(), key("garbage").Want(), []byte("garbage"))).Error().
+	b.Expect(b.client.JetStream().Publish(t.Context(), key("garbage").WantSubject(), []byte("garbage"))).Error().
 		NotTo(HaveOccurred())
 	b.Expect(b.client.PublishTombstone(t.Context(), key("tombstone"), 0)).Error().NotTo(HaveOccurred())
 	b.reconcile()

@@ -82,9 +82,9 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := aResult()
 			tt.change(r)
-			subject := pipeline.KeyOf(r.GetWant()).Content()
+			subject := pipeline.KeyOf(r.GetWant()).ContentSubject()
 			if r.GetSync() != nil {
-				subject = pipeline.KeyOf(r.GetWant()).Sync()
+				subject = pipeline.KeyOf(r.GetWant()).SyncSubject()
 			}
 			item, err := read(subject, encodeResult(t, r), []string{"kube-system"})
 			g := NewWithT(t)
@@ -105,12 +105,12 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 	key, ofObjectResult := pipeline.KeyOf(aResult().GetWant()), aResult()
 	objectKey := pipeline.KeyOf(ofObject(ofObjectResult))
 	for subject, r := range map[string]*v1.Result{
-		pipeline.Key{Namespace: "other", Name: key.Name, Key: key.Key}.Content():       aResult(),
-		pipeline.Key{Namespace: key.Namespace, Name: "other", Key: key.Key}.Content():  aResult(),
-		pipeline.Key{Namespace: key.Namespace, Name: key.Name, Key: "other"}.Content(): aResult(),
-		key.Sync():          aResult(),
-		objectKey.Content(): ofObjectResult,
-		objectKey.Failure(): ofObjectResult,
+		pipeline.Key{Namespace: "other", Name: key.Name, Key: key.Key}.ContentSubject():       aResult(),
+		pipeline.Key{Namespace: key.Namespace, Name: "other", Key: key.Key}.ContentSubject():  aResult(),
+		pipeline.Key{Namespace: key.Namespace, Name: key.Name, Key: "other"}.ContentSubject(): aResult(),
+		key.SyncSubject():          aResult(),
+		objectKey.ContentSubject(): ofObjectResult,
+		objectKey.FailureSubject(): ofObjectResult,
 	} {
 		_, err := read(subject, encodeResult(t, r), nil)
 		NewWithT(t).Expect(err).To(MatchError(errMalformed), subject)
@@ -118,7 +118,7 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add(pipeline.KeyOf(aResult().GetWant()).Content(), encodeResult(f, aResult()))
+	f.Add(pipeline.KeyOf(aResult().GetWant()).ContentSubject(), encodeResult(f, aResult()))
 	f.Add("curl.result.sync.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {

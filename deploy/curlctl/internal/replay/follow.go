@@ -51,7 +51,7 @@ func (f *Follower) check(ctx context.Context, items []*Item) error {
 	var subjects []string
 	for _, item := range items {
 		if item.pending() { // the timer before the due: if it fires meanwhile, the due exists already
-			subjects = append(subjects, item.Key.Want(), item.Key.Timer(), item.Key.Due())
+			subjects = append(subjects, item.Key.WantSubject(), item.Key.TimerSubject(), item.Key.DueSubject())
 		}
 	}
 	last, err := f.client.LastMessages(ctx, subjects)
@@ -86,9 +86,9 @@ func (i *Item) pending() bool { return i.Verdict == Replayed || i.Verdict == Alr
 // outcome returns Fetched if there are no further attempts, by the last messages of the key. The fetchers have handled
 // all requests up to the sequence handled.
 func (i *Item) outcome(last map[string]pipeline.Message, handled uint64) Verdict {
-	want, _ := pipeline.DecodeWant(i.Key, last[i.Key.Want()].Data)  // nil if it is missing or malformed
-	timer, _ := pipeline.DecodeDue(i.Key, last[i.Key.Timer()].Data) // likewise
-	due, visible := last[i.Key.Due()]
+	want, _ := pipeline.DecodeWant(i.Key, last[i.Key.WantSubject()].Data)  // nil if it is missing or malformed
+	timer, _ := pipeline.DecodeDue(i.Key, last[i.Key.TimerSubject()].Data) // likewise
+	due, visible := last[i.Key.DueSubject()]
 	retries := timer != nil && timer.GetCause() != v1.Cause_CAUSE_REFRESH && timer.GetCause() != v1.Cause_CAUSE_RECHECK
 	switch {
 	case want == nil, i.ID > 0 && keys.RequestOf(want) != i.request:
