@@ -3,6 +3,7 @@ package curlctl
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -17,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -71,7 +73,8 @@ func (o *options) Offline(do task) RunE {
 	}
 }
 
-// Run returns the function of a command with NATS. Its context ends when the server denies something.
+// Run returns the function of a command with NATS. Its context ends when the server denies something, or
+// when the connection is closed for good.
 func (o *options) Run(do task) RunE { return o.run(do, false) }
 
 // RunAnyway is Run for a command that needs NATS or Kubernetes. Without NATS, the session has no connection.
@@ -92,7 +95,11 @@ func (o *options) run(do task, anyway bool) RunE {
 		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
 		defer s.hintUnread()
-		return withCode(ctx, do(ctx, s, args))
+		err = do(ctx, s, args)
+		if cause := context.Cause(ctx); errors.Is(cause, process.ErrClosed) {
+			err = cause
+		}
+		return withCode(ctx, err)
 	})
 }
 

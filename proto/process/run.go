@@ -107,9 +107,9 @@ func (o *Options) Run(ctx context.Context, name string, serve func(context.Conte
 	return group.Wait()
 }
 
-// errClosed means that nats.go never reconnects. It gives up after most errors that a server sends, for example
+// ErrClosed means that nats.go never reconnects. It gives up after most errors that a server sends, for example
 // because the server was reloaded with a lower max_payload, of which it does not tell its clients.
-var errClosed = errors.New("NATS closed the connection for good")
+var ErrClosed = errors.New("NATS closed the connection for good")
 
 // Run runs a service until ctx is done or the service fails. With the options of a broker, it gets a connection of its
 // own, whose published messages are flushed at the end.
@@ -132,7 +132,7 @@ func (rt Runtime) Run(
 			return err
 		}
 		defer rt.NATS.Close()
-		closed := func(nc *nats.Conn) { end(fmt.Errorf("%w: %w", errClosed, nc.LastError())) }
+		closed := func(nc *nats.Conn) { end(fmt.Errorf("%w: %w", ErrClosed, nc.LastError())) }
 		if rt.NATS.SetClosedHandler(closed); rt.NATS.IsClosed() {
 			closed(rt.NATS)
 		}
@@ -144,7 +144,7 @@ func (rt Runtime) Run(
 	if err := serve(ctx, &rt); err != nil {
 		return err
 	}
-	if err := context.Cause(ctx); errors.Is(err, errClosed) {
+	if err := context.Cause(ctx); errors.Is(err, ErrClosed) {
 		return err
 	}
 	if broker != nil {

@@ -160,6 +160,10 @@ func (o *Options) options(ctx context.Context, denials *Denials) []nats.Option {
 		nats.Name("curlctl"),
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // such as after the rotation of a seed, before NATS is reloaded
+		nats.ClosedHandler(func(nc *nats.Conn) {
+			denials.end(fmt.Errorf("%w: %w: %w", ErrNoConnection, process.ErrClosed, nc.LastError()))
+		}),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {
 				n.InboxPrefix = process.InboxPrefix("curlctl")

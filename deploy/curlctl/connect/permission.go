@@ -178,15 +178,22 @@ type Denials struct {
 
 func (d *Denials) add(e *PermissionError) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.last = e
+	d.mu.Unlock()
+	d.end(e)
+}
+
+// end ends all contexts.
+func (d *Denials) end(cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, end := range d.waiting {
-		end(e)
+		end(cause)
 	}
 }
 
-// CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause. Without
-// it, the denied request would wait until its timeout.
+// CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause, or when the
+// connection is closed for good. Without it, the denied request would wait until its timeout.
 func (d *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	d.mu.Lock()
