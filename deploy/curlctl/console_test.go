@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -375,8 +376,8 @@ var _ = Describe("The console", func() {
 	It("shows the Watcher that owns a ConfigMap", func(ctx SpecContext) {
 		_, config, namespace := inCluster(ctx)
 		w := newWorld(ctx)
-		watchers := servingWatchers(ctx, config, namespace)
-		created := watcher(ctx, watchers, "rules", map[string]any{"configData": map[string]any{"LEVEL": "warn"}})
+		watchers := kubetest.Watchers(ctx, GinkgoTB(), config).In(namespace)
+		created := suitetest.Must(kubetest.ApplyWatcher(ctx, watchers, "rules", "configData: {LEVEL: warn}"))
 		notReady(ctx, watchers, created, "2/3", "<b>exists</b>")
 		b := w.open("--kubeconfig=" + os.Getenv("KUBECONFIG")).enter()
 		Expect(b.page("/objects/" + namespace + "/rules")).

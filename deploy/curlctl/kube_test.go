@@ -14,14 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -45,45 +41,14 @@ func inCluster(ctx context.Context) (client kubernetes.Interface, config *rest.C
 	return client, config, kubetest.Namespace(ctx, GinkgoTB(), client, "curlctl-", nil)
 }
 
-// servingWatchers installs the CRD of Watchers, and returns a client for a namespace.
-func servingWatchers(ctx context.Context, config *rest.Config, namespace string) dynamic.ResourceInterface {
-	GinkgoHelper()
-	web := suitetest.Must(rest.HTTPClientFor(config))
-	DeferCleanup(func() { utilnet.CloseIdleConnectionsFor(web.Transport) })
-	client := suitetest.Must(dynamic.NewForConfigAndClient(config, web))
-	body := suitetest.Must(yaml.YAMLToJSON(watchv1.Definition))
-	definitions := schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	}
-	Expect(client.Resource(definitions).Patch(ctx, watchv1.Resource().GroupResource().String(), types.ApplyPatchType,
-		body, metav1.PatchOptions{FieldManager: "curl-me-that", Force: new(true)})).Error().NotTo(HaveOccurred())
-	watchers := client.Resource(watchv1.Resource()).Namespace(namespace)
-	Eventually(ctx, func() error {
-		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}).Should(Succeed())
-	return watchers
-}
-
-// watcher creates a Watcher, and returns it.
-func watcher(
-	ctx context.Context, watchers dynamic.ResourceInterface, name string, spec map[string]any,
-) *unstructured.Unstructured {
-	GinkgoHelper()
-	return suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind, "metadata": map[string]any{"name": name},
-		"spec": spec,
-	}}, metav1.CreateOptions{}))
-}
-
 // notReady sets the status of a Watcher.
 func notReady(
-	ctx context.Context, watchers dynamic.ResourceInterface, w *unstructured.Unstructured, fetched, message string,
+	ctx context.Context, watchers *watchv1.Namespaced, w *watchv1.Watcher, fetched, message string,
 ) {
 	GinkgoHelper()
-	w.Object["status"] = map[string]any{"fetched": fetched, "conditions": []any{map[string]any{
-		"type": "Ready", "status": "False", "reason": "TargetExists", "message": message,
-		"lastTransitionTime": "2026-11-22T20:00:00Z",
+	w.Status = watchv1.WatcherStatus{Fetched: fetched, Conditions: []metav1.Condition{{
+		Type: watchv1.ConditionReady, Status: metav1.ConditionFalse, Reason: watchv1.ReasonTargetExists, Message: message,
+		LastTransitionTime: metav1.Date(2026, time.November, 22, 20, 0, 0, 0, time.UTC),
 	}}}
 	Expect(watchers.UpdateStatus(ctx, w, metav1.UpdateOptions{})).Error().NotTo(HaveOccurred())
 }
@@ -195,8 +160,8 @@ var _ = Describe("A ConfigMap", func() {
 	})
 
 	It("is shown below the conditions of its Watcher, under either name", func(ctx SpecContext) {
-		watchers := servingWatchers(ctx, config, namespace)
-		created := watcher(ctx, watchers, "rules", map[string]any{"configData": map[string]any{"LEVEL": "warn"}})
+		watchers := kubetest.Watchers(ctx, GinkgoTB(), config).In(namespace)
+		created := suitetest.Must(kubetest.ApplyWatcher(ctx, watchers, "rules", "configData: {LEVEL: warn}"))
 		Expect(w.ok(ctx, "status", namespace+"/rules")).To(ContainSubstring("rules-config (does not exist)"))
 		notReady(ctx, watchers, created, "0/0", "ConfigMap rules-config exists already")
 		labels := map[string]string{"watch.x-kv8s.io/watcher": "rules"}

@@ -17,8 +17,6 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
@@ -166,10 +164,8 @@ var _ = It("Watchers in one process are served with their ConfigMaps and, if ena
 	DeferCleanup(func(ctx SpecContext) { removePolicies(ctx, cluster) })
 	config := suitetest.Must(parse("--data-dir", GinkgoT().TempDir(), "--namespaces", namespace, "--sidecars"))
 	start(ctx, config)
-	body := []byte(`{"apiVersion":"watch.x-kv8s.io/v1alpha1","kind":"Watcher","metadata":{"name":"w"},` +
-		`"spec":{"configData":{"a":"b"},"container":{"name":"c","image":"i"}}}`)
-	suitetest.Must(dynamic.NewForConfigOrDie(rest).Resource(watchv1.Resource()).Namespace(namespace).
-		Patch(ctx, "w", types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "spec"}))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, kubetest.Watchers(ctx, GinkgoTB(), rest).In(namespace), "w",
+		"configData: {a: b}, container: {name: c, image: i}"))
 	Eventually(ctx, func() map[string]string {
 		cm, err := cluster.CoreV1().ConfigMaps(namespace).Get(ctx, "w-config", metav1.GetOptions{})
 		if err != nil {

@@ -8,10 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -25,7 +23,7 @@ import (
 type clients struct {
 	*informer.Clients
 
-	watching, writing *watchers
+	watching, writing *watchv1.Client
 	pods              corev1client.PodsGetter
 	// metadata is for requests of the reconciler.
 	metadata metadata.Interface
@@ -37,13 +35,13 @@ func connect(config *rest.Config) (*clients, error) {
 		return nil, err
 	}
 	c := &clients{Clients: shared}
-	if c.watching, err = newWatchers(c.Watching); err != nil {
+	if c.watching, err = watchv1.NewClient(c.Watching, nil); err != nil {
 		return nil, err
 	}
 	if c.pods, err = newPods(c.Watching); err != nil {
 		return nil, err
 	}
-	if c.writing, err = newWatchers(c.Writing); err != nil {
+	if c.writing, err = watchv1.NewClient(c.Writing, nil); err != nil {
 		return nil, err
 	}
 	c.metadata, err = metadata.NewForConfig(c.Writing)
@@ -56,32 +54,6 @@ func newPods(shared *rest.Config) (corev1client.PodsGetter, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return corev1client.NewForConfig(config)
-}
-
-// watchers is the API of Watchers.
-type watchers struct {
-	client rest.Interface
-	params runtime.ParameterCodec
-}
-
-func newWatchers(shared *rest.Config) (*watchers, error) {
-	scheme := runtime.NewScheme()
-	if err := watchv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("register the resource: %w", err)
-	}
-	config := rest.CopyConfig(shared)
-	group := watchv1.GroupVersion()
-	config.GroupVersion, config.APIPath = &group, "/apis"
-	config.ContentType = runtime.ContentTypeJSON
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	return &watchers{client: client, params: runtime.NewParameterCodec(scheme)}, err
-}
-
-// in returns the Watchers of a namespace ("" means all).
-func (w *watchers) in(namespace string) *gentype.ClientWithList[*watchv1.Watcher, *watchv1.WatcherList] {
-	return gentype.NewClientWithList(watchv1.Resource().Resource, w.client, w.params, namespace,
-		func() *watchv1.Watcher { return &watchv1.Watcher{} }, func() *watchv1.WatcherList { return &watchv1.WatcherList{} })
 }
 
 // namespaces lists and watches all namespaces, or one.
@@ -110,7 +82,7 @@ func (c *clients) configMaps(namespace string) metadata.ResourceInterface {
 
 // Watcher uses a list, because keeper has no permission to get.
 func (c *clients) Watcher(ctx context.Context, name types.NamespacedName) (*watchv1.Watcher, error) {
-	list, err := c.writing.in(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
+	list, err := c.writing.In(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name.Name})
 	if err != nil {
 		return nil, fmt.Errorf("read Watcher %s: %w", name, err)
 	}
@@ -150,6 +122,6 @@ func (c *clients) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherSta
 	if err != nil {
 		return nil, fmt.Errorf("encode the status: %w", err)
 	}
-	return c.writing.in(p.Watcher.Namespace).Patch(ctx, p.Watcher.Name, types.ApplyPatchType, body,
+	return c.writing.In(p.Watcher.Namespace).Patch(ctx, p.Watcher.Name, types.ApplyPatchType, body,
 		metav1.PatchOptions{FieldManager: watchv1.FieldManager, Force: new(true)}, "status")
 }

@@ -80,7 +80,7 @@ func (k *keeper) watch(ctx context.Context, group *errgroup.Group) {
 			return nil
 		})
 	}
-	fill(k.watchers.Watch, informer.ObjectsOf("Watchers", &watchv1.Watcher{}, k.clients.watching.in),
+	fill(k.watchers.Watch, informer.ObjectsOf("Watchers", &watchv1.Watcher{}, k.clients.watching.In),
 		k.config.Selection.Selector)
 	fill(k.targets.Watch, informer.ConfigMaps(k.clients.Metadata), watchv1.WatcherLabel)
 	if k.config.Sidecars {

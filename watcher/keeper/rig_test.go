@@ -18,11 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -46,7 +42,7 @@ type rig struct {
 	clock     *clocktesting.FakePassiveClock
 	namespace string
 	core      corev1client.CoreV1Interface
-	resources dynamic.ResourceInterface
+	resources *watchv1.Namespaced
 	registry  *prometheus.Registry
 	writes    atomic.Int64
 	// before, if set, is called before each request of keeper.
@@ -99,10 +95,7 @@ func (r *rig) run(ctx context.Context) {
 // apply creates a Watcher from a spec in YAML.
 func (r *rig) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	o := &unstructured.Unstructured{}
-	text := "apiVersion: watch.x-kv8s.io/v1alpha1\nkind: Watcher\nmetadata: {name: " + name + "}\nspec: {" + spec + "}"
-	Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
-	suitetest.Must(r.resources.Create(ctx, o, metav1.CreateOptions{}))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, r.resources, name, spec))
 }
 
 // edit merges a patch into a Watcher.
@@ -221,25 +214,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// serving installs the CRD and waits until the API server serves Watchers.
-func serving(ctx context.Context, config *rest.Config) dynamic.NamespaceableResourceInterface {
-	GinkgoHelper()
-	client := suitetest.Must(dynamic.NewForConfig(config))
-	definition := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal(watchv1.Definition, &definition.Object)).To(Succeed())
-	definitions := client.Resource(schema.GroupVersionResource{
-		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-	})
-	suitetest.Must(definitions.Apply(ctx, definition.GetName(), definition,
-		metav1.ApplyOptions{FieldManager: "spec", Force: true}))
-	watchers := client.Resource(watchv1.Resource())
-	Eventually(ctx, func() error {
-		_, err := watchers.List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}).WithTimeout(patience).Should(Succeed())
-	return watchers
-}
-
 func newRig(ctx context.Context) *rig {
 	GinkgoHelper()
 	admin := kubetest.Config(GinkgoTB())
@@ -248,7 +222,7 @@ func newRig(ctx context.Context) *rig {
 	r.core = client.CoreV1()
 	r.namespace = kubetest.Namespace(ctx, GinkgoTB(), client, "keeper-",
 		map[string]string{watchv1.InjectLabel: watchv1.InjectValue})
-	r.resources = serving(ctx, admin).Namespace(r.namespace)
+	r.resources = kubetest.Watchers(ctx, GinkgoTB(), admin).In(r.namespace)
 	r.begin()
 	return r
 }

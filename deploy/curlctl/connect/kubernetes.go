@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -20,7 +19,7 @@ import (
 type Clients struct {
 	Config     *rest.Config
 	ConfigMaps metadata.Getter
-	Watchers   dynamic.NamespaceableResourceInterface
+	Watchers   *watchv1.Client
 	Core       corev1client.CoreV1Interface
 }
 
@@ -38,14 +37,14 @@ func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), 
 	}
 	core, noCore := corev1client.NewForConfigAndClient(config, web)
 	meta, noMeta := metadata.NewForConfigAndClient(config, web)
-	objects, noObjects := dynamic.NewForConfigAndClient(config, web)
-	if err := cmp.Or(noCore, noMeta, noObjects); err != nil {
+	watchers, noWatchers := watchv1.NewClient(config, web)
+	if err := cmp.Or(noCore, noMeta, noWatchers); err != nil {
 		return c, nil, fmt.Errorf("use kubeconfig: %w", err)
 	}
 	c = Clients{
 		Config:     config,
 		ConfigMaps: meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")),
-		Watchers:   objects.Resource(watchv1.Resource()),
+		Watchers:   watchers,
 		Core:       core,
 	}
 	return c, func() { utilnet.CloseIdleConnectionsFor(web.Transport) }, nil

@@ -175,7 +175,7 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 			{"op": "test", "path": "/metadata/resourceVersion", "value": w.ResourceVersion}, pin,
 		})
 		if err == nil {
-			_, err = c.Watchers.Namespace(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
+			_, err = c.Watchers.In(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
@@ -186,15 +186,14 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 // read it, because rights on the ConfigMap are enough.
 func (r *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
 	err = r.using("get Watcher "+namespace+"/"+name, func(c connect.Clients) error {
-		object, err := c.Watchers.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		found, err := c.Watchers.In(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return nil
-		case err != nil:
-			return err
 		}
-		w = &watchv1.Watcher{}
-		return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, w)
+		if err == nil {
+			w = found
+		}
+		return err
 	})
 	return w, err
 }

@@ -19,10 +19,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -153,11 +153,11 @@ func wrongObjects(o *origin.Server, good string) map[string]mistake {
 
 var _ = Describe("A mistake", func() {
 	It("has the same state and sentence on all eight screens", func(ctx SpecContext) {
-		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource())
 		w := env.World(ctx, world.Options{Flags: map[string][]string{
 			world.Watcher: {"--min-refresh=10s"},
 			world.Fetcher: {"--min-refresh=10s", "--header-timeout=2s", "--max-attempts=1"}, // so `failures` lists them at once
 		}})
+		watchers := kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config).In(w.Namespace)
 		w.Launch(ctx, world.Keeper).EventuallyReady(ctx)
 		w.Deny(ctx, "denied")
 		good := w.Origin.Page("/good").Says("good").URL()
@@ -170,8 +170,7 @@ var _ = Describe("A mistake", func() {
 			if m.watcher == "" {
 				continue
 			}
-			suitetest.Must(watchers.Namespace(w.Namespace).
-				Create(ctx, world.WatcherOf("watcher-"+name, m.watcher), metav1.CreateOptions{}))
+			suitetest.Must(kubetest.ApplyWatcher(ctx, watchers, "watcher-"+name, m.watcher))
 		}
 		s := newScreens(ctx, w, watchers)
 		for name, m := range mistakes {
@@ -207,14 +206,14 @@ var _ = Describe("A mistake", func() {
 // screens show the ConfigMaps and Watchers of a world to people.
 type screens struct {
 	world    *world.World
-	watchers dynamic.NamespaceableResourceInterface
+	watchers *watchv1.Namespaced
 	console  string
 	person   *http.Client
 	// lists has what commands listed about all objects, by command and name.
 	lists map[string]map[string][]found
 }
 
-func newScreens(ctx context.Context, w *world.World, watchers dynamic.NamespaceableResourceInterface) *screens {
+func newScreens(ctx context.Context, w *world.World, watchers *watchv1.Namespaced) *screens {
 	GinkgoHelper()
 	_, address := w.Console(ctx, "--kubeconfig="+w.Cluster.Kubeconfig, "--nats-url="+w.NATS.URL())
 	s := &screens{
@@ -319,7 +318,7 @@ func (s *screens) ignores(ctx context.Context, g Gomega, namespace, name, why st
 // agreeAbout expects the same words about a Watcher as about a ConfigMap.
 func (s *screens) agreeAbout(ctx context.Context, g Gomega, name string, m mistake) {
 	at, reason := s.world.Namespace+"/"+name, cmp.Or(m.watcherReason, m.reason)
-	found, err := world.ReadWatcher(ctx, s.watchers.Namespace(s.world.Namespace), name)
+	found, err := s.watchers.Get(ctx, name, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	fitting := And(HaveField("Reason", ContainSubstring(reason)), HaveField("Message", ContainSubstring(m.sentence)))
 	g.Expect(found.Status.Conditions).To(ContainElement(fitting), "condition")

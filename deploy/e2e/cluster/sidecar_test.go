@@ -20,6 +20,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -27,21 +28,20 @@ import (
 // team is a namespace with sidecar injection, and its Watchers.
 type team struct {
 	namespace string
-	watchers  dynamic.ResourceInterface
+	watchers  *watchv1.Namespaced
 }
 
 // apply creates or updates a Watcher from a spec in YAML.
 func (t *team) apply(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	suitetest.Must(t.watchers.Apply(ctx, name, world.WatcherOf(name, spec),
-		metav1.ApplyOptions{FieldManager: "kubectl", Force: true}))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, t.watchers, name, spec))
 }
 
 // eventually waits until a condition of a Watcher is "status/reason".
 func (t *team) eventually(ctx context.Context, name, kind, value string) {
 	GinkgoHelper()
 	Eventually(ctx, func() (string, error) {
-		w, err := world.ReadWatcher(ctx, t.watchers, name)
+		w, err := t.watchers.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
@@ -84,7 +84,7 @@ func (t *team) pods(ctx context.Context, names string) []corev1.Pod {
 // eventuallyCounts waits until the status of a Watcher has these counts of pods.
 func (t *team) eventuallyCounts(ctx context.Context, name string, counts watchv1.PodsStatus) {
 	GinkgoHelper()
-	Eventually(ctx, world.ReadWatcher).WithArguments(t.watchers, name).WithTimeout(scheduled).
+	Eventually(ctx, t.watchers.Get).WithArguments(name, metav1.GetOptions{}).WithTimeout(scheduled).
 		Should(HaveField("Status.Pods", Equal(&counts)), "pods of %s", name)
 }
 
@@ -124,8 +124,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		t         *team
 	)
 	BeforeAll(func(ctx SpecContext) {
-		client := suitetest.Must(dynamic.NewForConfig(cluster.Config))
-		definitions := client.Resource(schema.GroupVersionResource{
+		definitions := suitetest.Must(dynamic.NewForConfig(cluster.Config)).Resource(schema.GroupVersionResource{
 			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 		})
 		definition := watchv1.Resource().GroupResource().String()
@@ -137,7 +136,7 @@ var _ = Describe("Sidecars", Ordered, func() {
 		})
 
 		t = &team{namespace: namespace(ctx, "curl-me-that-team-")}
-		t.watchers = client.Resource(watchv1.Resource()).Namespace(t.namespace)
+		t.watchers = suitetest.Must(watchv1.NewClient(cluster.Config, nil)).In(t.namespace)
 		cluster.Label(ctx, t.namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		one := map[string]any{"replicas": 1}
 		installed = &installation.Release{

@@ -17,17 +17,15 @@ import (
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 var _ = Describe("In a browser, a failure", func() {
@@ -134,11 +132,8 @@ var _ = Describe("In a browser, the console", func() {
 		axe := accessible()
 		fillLong(ctx)
 		namespace := env.Cluster.Namespace(ctx)
-		watchers := env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource()).Namespace(namespace)
-		suitetest.Must(watchers.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "watch.x-kv8s.io/v1alpha1", "kind": "Watcher", "metadata": map[string]any{"name": "rules"},
-			"spec": map[string]any{"configData": map[string]any{"LEVEL": "warn"}},
-		}}, metav1.CreateOptions{}))
+		watchers := kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config).In(namespace)
+		suitetest.Must(kubetest.ApplyWatcher(ctx, watchers, "rules", "configData: {LEVEL: warn}"))
 		t := newTab(open(ctx, server.URL(), "--kubeconfig="+env.Cluster.Kubeconfig))
 		for _, path := range append([]string{"/objects/" + namespace + "/rules"}, pages...) {
 			t.do(chromedp.EmulateViewport(320, 700))

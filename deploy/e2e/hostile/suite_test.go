@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -35,12 +34,12 @@ func TestHostile(t *testing.T) { world.Run(t, "Hostile") }
 var (
 	env *world.Environment
 	// watchers is a client for Watchers.
-	watchers dynamic.NamespaceableResourceInterface
+	watchers *watchv1.Client
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	env = world.Open()
-	watchers = env.Cluster.ServeWatchers(ctx).Resource(watchv1.Resource())
+	watchers = kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config)
 })
 
 const (
@@ -269,8 +268,8 @@ func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	var object *world.ConfigMap
 	switch f.keys % 3 {
 	case 0:
-		suitetest.Must(watchers.Namespace(f.Namespace).Create(ctx, world.WatcherOf(name,
-			"target: {name: "+name+"}, sources: [{key: mydata, url: '"+page.URL()+"'}]"), metav1.CreateOptions{}))
+		suitetest.Must(kubetest.ApplyWatcher(ctx, watchers.In(f.Namespace), name,
+			"target: {name: "+name+"}, sources: [{key: mydata, url: '"+page.URL()+"'}]"))
 		object = f.Named(name)
 	case 1:
 		object = f.Create(ctx, name, asks)

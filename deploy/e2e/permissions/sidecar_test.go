@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
@@ -36,23 +35,22 @@ var (
 )
 
 // as returns a client for the namespace's Watchers that uses an account with these permissions.
-func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) dynamic.ResourceInterface {
+func (i *injected) as(ctx context.Context, name string, rules ...rbacv1.PolicyRule) *watchv1.Namespaced {
 	GinkgoHelper()
-	client := suitetest.Must(dynamic.NewForConfig(env.Cluster.Account(ctx, i.namespace, name, rules...).Config))
-	return client.Resource(watchv1.Resource()).Namespace(i.namespace)
+	return suitetest.Must(watchv1.NewClient(env.Cluster.Account(ctx, i.namespace, name, rules...).Config, nil)).
+		In(i.namespace)
 }
 
 // injected is a namespace with sidecar injection.
 type injected struct {
 	namespace string
-	api       dynamic.Interface
+	watchers  *watchv1.Client
 }
 
 // watcher creates a Watcher.
 func (i *injected) watcher(ctx context.Context, name, spec string) {
 	GinkgoHelper()
-	suitetest.Must(i.api.Resource(watchv1.Resource()).Namespace(i.namespace).
-		Create(ctx, world.WatcherOf(name, spec), metav1.CreateOptions{}))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, i.watchers.In(i.namespace), name, spec))
 }
 
 // try creates a pod as a dry run.
@@ -95,9 +93,9 @@ func podOf(spec string) *corev1.Pod {
 }
 
 // enabled creates a namespace with labels (name=value) in which pods can be created.
-func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *injected {
+func enabled(ctx context.Context, watchers *watchv1.Client, labels ...string) *injected {
 	GinkgoHelper()
-	i := &injected{namespace: env.Cluster.Namespace(ctx), api: api}
+	i := &injected{namespace: env.Cluster.Namespace(ctx), watchers: watchers}
 	for _, label := range labels {
 		name, value, _ := strings.Cut(label, "=")
 		env.Cluster.Label(ctx, i.namespace, name, value)
@@ -108,9 +106,9 @@ func enabled(ctx context.Context, api dynamic.Interface, labels ...string) *inje
 
 // eventuallyKnown waits until the policies see a new namespace and a new Watcher, and therefore all earlier
 // ones.
-func eventuallyKnown(ctx context.Context, api dynamic.Interface) {
+func eventuallyKnown(ctx context.Context, watchers *watchv1.Client) {
 	GinkgoHelper()
-	now := enabled(ctx, api, "x-kv8s.io/inject=enabled")
+	now := enabled(ctx, watchers, "x-kv8s.io/inject=enabled")
 	now.watcher(ctx, "newest", simple)
 	now.eventually(ctx, naming("newest"))
 	now.eventuallyRejected(ctx, naming("nosuch"), `Watcher "nosuch"`)
@@ -159,15 +157,15 @@ func restricted(p *corev1.Pod) {
 
 var _ = Describe("A pod", Ordered, func() {
 	var (
-		api dynamic.Interface
-		in  *injected
+		watchers *watchv1.Client
+		in       *injected
 	)
 	BeforeAll(func(ctx SpecContext) {
 		kubetest.NeedMutatingPolicies(GinkgoTB(), env.Cluster.Config)
-		api = env.Cluster.ServeWatchers(ctx)
+		watchers = kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config)
 		release := env.Cluster.Namespace(ctx)
 		install(ctx, render(ctx, release, []string{"injection.yaml"}, "keeper.enabled=true", "sidecar.enabled=true"))
-		in = enabled(ctx, api, "x-kv8s.io/inject=enabled")
+		in = enabled(ctx, watchers, "x-kv8s.io/inject=enabled")
 		in.watcher(ctx, "errors", logs)
 		in.watcher(ctx, "other", simple)
 		in.watcher(ctx, "static", `configData: {a: b}, target: {name: elsewhere}`)
@@ -256,7 +254,7 @@ var _ = Describe("A pod", Ordered, func() {
 	It("gets the sidecar of the newest generation", func(ctx SpecContext) {
 		in.watcher(ctx, "edited", `container: {name: edited, image: "registry.example/old:1"}`)
 		in.eventually(ctx, naming("edited"))
-		suitetest.Must(api.Resource(watchv1.Resource()).Namespace(in.namespace).Patch(ctx, "edited", types.MergePatchType,
+		suitetest.Must(watchers.In(in.namespace).Patch(ctx, "edited", types.MergePatchType,
 			[]byte(`{"spec":{"container":{"image":"registry.example/new:1"}}}`), metav1.PatchOptions{}))
 		Eventually(ctx, func(g Gomega) {
 			pod, err := in.try(ctx, naming("edited"))
@@ -292,15 +290,15 @@ var _ = Describe("A pod", Ordered, func() {
 	)
 
 	It("gets only Watchers of its own namespace", func(ctx SpecContext) {
-		elsewhere := enabled(ctx, api, "x-kv8s.io/inject=enabled")
+		elsewhere := enabled(ctx, watchers, "x-kv8s.io/inject=enabled")
 		elsewhere.eventuallyRejected(ctx, naming("errors"),
 			`Watcher "errors" of the annotation x-kv8s.io/inject does not exist in namespace `+elsewhere.namespace)
 	})
 
 	DescribeTable("is not changed", func(ctx SpecContext, names string, labels ...string) {
-		there := enabled(ctx, api, labels...)
+		there := enabled(ctx, watchers, labels...)
 		there.watcher(ctx, "errors", logs)
-		eventuallyKnown(ctx, api)
+		eventuallyKnown(ctx, watchers)
 		pod := suitetest.Must(there.try(ctx, naming(names)))
 		Expect(pod.Spec.InitContainers).To(BeEmpty())
 		Expect(pod.Labels).To(BeEmpty())
@@ -314,14 +312,14 @@ var _ = Describe("A pod", Ordered, func() {
 		env.Cluster.Label(ctx, "kube-system", "x-kv8s.io/inject", "enabled")
 		DeferCleanup(env.Cluster.Label, "kube-system", "x-kv8s.io/inject", "disabled")
 		env.Cluster.RunPods(ctx, "kube-system")
-		there := &injected{namespace: "kube-system", api: api}
+		there := &injected{namespace: "kube-system", watchers: watchers}
 		there.watcher(ctx, "mistaken", simple)
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(api.Resource(watchv1.Resource()).Namespace("kube-system").Delete(ctx, "mistaken", metav1.DeleteOptions{})).
+			Expect(watchers.In("kube-system").Delete(ctx, "mistaken", metav1.DeleteOptions{})).
 				To(Succeed())
 		})
 
-		eventuallyKnown(ctx, api)
+		eventuallyKnown(ctx, watchers)
 		for _, name := range []string{"mistaken", "nosuch"} {
 			pod := suitetest.Must(there.try(ctx, naming(name)))
 			Expect(pod.Spec.InitContainers).To(BeEmpty())
@@ -329,7 +327,7 @@ var _ = Describe("A pod", Ordered, func() {
 	})
 
 	It("is rejected by Pod Security, which checks the sidecar too", func(ctx SpecContext) {
-		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
+		there := enabled(ctx, watchers, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=restricted")
 		there.watcher(ctx, "root", `container: {name: root, image: i, `+
 			`securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN]}}}`)
 		there.eventuallyRejected(ctx, naming("root", restricted), `violates PodSecurity "restricted:latest": unrestricted `+
@@ -348,13 +346,13 @@ var _ = Describe("A pod", Ordered, func() {
 			Expect(string(text)).To(HavePrefix("# "))
 			Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
 		}
-		there := enabled(ctx, api, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=baseline")
+		there := enabled(ctx, watchers, "x-kv8s.io/inject=enabled", "pod-security.kubernetes.io/enforce=baseline")
 		for folder, container := range map[string]string{"": "served", "log-watch/": "log-watch"} {
-			var watcher unstructured.Unstructured
+			var watcher watchv1.Watcher
 			var pod corev1.Pod
-			sample(folder+"watcher.yaml", &watcher.Object)
+			sample(folder+"watcher.yaml", &watcher)
 			sample(folder+"pod.yaml", &pod)
-			suitetest.Must(api.Resource(watchv1.Resource()).Namespace(there.namespace).Create(ctx, &watcher,
+			suitetest.Must(watchers.In(there.namespace).Create(ctx, &watcher,
 				metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}))
 			Expect(inits(there.eventually(ctx, &pod))).To(Equal([]string{container}))
 		}

@@ -7,28 +7,33 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // tryWatcher creates a Watcher as a dry run.
-func tryWatcher(ctx context.Context, in dynamic.ResourceInterface, spec string) error {
-	return world.ErrorOf(in.Create(ctx, world.WatcherOf("new", spec), dryRun))
+func tryWatcher(ctx context.Context, in *watchv1.Namespaced, spec string) error {
+	w := &watchv1.Watcher{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
+	if err := yaml.UnmarshalStrict([]byte("{"+spec+"}"), &w.Spec); err != nil {
+		return err
+	}
+	return world.ErrorOf(in.Create(ctx, w, dryRun))
 }
 
 // A sidecar runs with the permissions of pods, so setting a sidecar amounts to creating a pod.
 var _ = Describe("A user", Ordered, func() {
 	var (
 		in     *injected
-		theirs dynamic.ResourceInterface
+		theirs *watchv1.Namespaced
 	)
 	BeforeAll(func(ctx SpecContext) {
-		api := env.Cluster.ServeWatchers(ctx)
-		in = enabled(ctx, api)
+		in = enabled(ctx, kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config))
 		install(ctx, within(in.namespace,
 			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "keeper.enabled=true")))
 		theirs = in.as(ctx, "editor", rule("watch.x-kv8s.io", "watchers", "create", "patch", "get", "delete"))

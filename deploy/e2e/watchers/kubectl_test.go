@@ -11,7 +11,8 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -73,8 +74,8 @@ type named struct{ name, spec string }
 var _ = Describe("Generic tools", func() {
 	health := func(ctx context.Context, w *watcher) string {
 		GinkgoHelper()
-		o := suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
-		return suitetest.Must(status.Compute(o)).Status.String()
+		o := suitetest.Must(runtime.DefaultUnstructuredConverter.ToUnstructured(w.get(ctx)))
+		return suitetest.Must(status.Compute(&unstructured.Unstructured{Object: o})).Status.String()
 	}
 
 	It("see Watchers that are up to date, in progress and failed", func(ctx SpecContext) {

@@ -10,20 +10,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
-
-// strictDryRun makes the API server check an object, as strictly as kubectl apply, without storing it.
-var strictDryRun = metav1.CreateOptions{
-	DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict,
-}
 
 // numberedSources returns n sources in YAML.
 func numberedSources(n int) string {
@@ -82,14 +75,21 @@ var refused = []string{
 	`Unsupported value: "Orphan": supported values: "Delete", "Retain"`,
 }
 
+// try creates a Watcher as a dry run, with the validation of kubectl apply.
+func try(ctx context.Context, namespace, manifest string) error {
+	return env.Cluster.Client.CoreV1().RESTClient().Post().
+		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource).
+		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).
+		SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()
+}
+
 var _ = Describe("The schema of Watchers", Ordered, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) { namespace = env.Cluster.Namespace(ctx) })
 
-	// try creates a Watcher as a dry run, with the validation of kubectl apply.
 	try := func(ctx context.Context, name, spec string) error {
-		return world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).
-			Create(ctx, world.WatcherOf(name, spec), strictDryRun))
+		return try(ctx, namespace,
+			"{apiVersion: watch.x-kv8s.io/v1alpha1, kind: Watcher, metadata: {name: "+name+"}, spec: {"+spec+"}}")
 	}
 
 	DescribeTable("accepts", func(ctx SpecContext, spec string) {
@@ -145,9 +145,8 @@ var _ = Describe("The schema of Watchers", Ordered, func() {
 	})
 
 	DescribeTable("accepts updates of target, but no", func(ctx SpecContext, name, before, after string) {
-		watchers := api.Resource(watchv1.Resource()).Namespace(namespace)
-		suitetest.Must(watchers.Create(ctx,
-			world.WatcherOf(name, "configData: {a: b}, target: {"+before+"}"), metav1.CreateOptions{}))
+		watchers := watchers.In(namespace)
+		suitetest.Must(kubetest.ApplyWatcher(ctx, watchers, name, "configData: {a: b}, target: {"+before+"}"))
 		change := func(target string) error {
 			return world.ErrorOf(watchers.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"target":{`+target+`}}}`),
 				metav1.PatchOptions{}))
@@ -166,9 +165,6 @@ var _ = It("The samples of Watchers are accepted", func(ctx SpecContext) {
 	manifests := strings.Split(string(suitetest.Must(os.ReadFile("../../samples/watchers.yaml"))), "\n---\n")
 	Expect(manifests).To(And(HaveLen(3), HaveEach(HavePrefix("# "))))
 	for _, manifest := range manifests {
-		sample := &unstructured.Unstructured{}
-		Expect(yaml.Unmarshal([]byte(manifest), &sample.Object)).To(Succeed())
-		Expect(world.ErrorOf(api.Resource(watchv1.Resource()).Namespace(namespace).Create(ctx, sample, strictDryRun))).
-			To(Succeed(), manifest)
+		Expect(try(ctx, namespace, manifest)).To(Succeed(), manifest)
 	}
 })

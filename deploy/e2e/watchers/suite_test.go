@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -26,15 +26,14 @@ import (
 func TestWatchers(t *testing.T) { world.Run(t, "Watchers") }
 
 var (
-	env *world.Environment
-	// api is a client for resources without types in client-go.
-	api dynamic.Interface
+	env      *world.Environment
+	watchers *watchv1.Client
 )
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyPollingInterval(polling)
 	env = world.Open()
-	api = env.Cluster.ServeWatchers(ctx)
+	watchers = kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config)
 })
 
 // polling is slow to spare the API server.
@@ -73,9 +72,7 @@ func openAs(ctx context.Context, accounts map[string]func(context.Context, strin
 	return h
 }
 
-func (h *home) watchers() dynamic.ResourceInterface {
-	return api.Resource(watchv1.Resource()).Namespace(h.Namespace)
-}
+func (h *home) watchers() *watchv1.Namespaced { return watchers.In(h.Namespace) }
 
 // apply creates or updates a Watcher like kubectl apply --server-side.
 func (h *home) apply(ctx context.Context, name, spec string) *watcher {
@@ -101,8 +98,7 @@ type watcher struct {
 
 func (w *watcher) apply(ctx context.Context, spec string) {
 	GinkgoHelper()
-	suitetest.Must(w.home.watchers().Apply(ctx, w.name, world.WatcherOf(w.name, spec),
-		metav1.ApplyOptions{FieldManager: "kubectl"}))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, w.home.watchers(), w.name, spec))
 }
 
 // annotate sets an annotation.
@@ -119,7 +115,7 @@ func (w *watcher) delete(ctx context.Context) {
 
 func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
 	GinkgoHelper()
-	return suitetest.Must(world.ReadWatcher(ctx, w.home.watchers(), w.name))
+	return suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
 }
 
 // condition returns a condition as "status/reason", or "-" if the current generation does not have it yet.

@@ -123,7 +123,7 @@ func (d *demo) removeEarlier(ctx context.Context) error {
 			fmt.Fprintf(d.Out, "Removed ConfigMap %s, left by an earlier demo.\n", cm.Name)
 		}
 	}
-	if err := d.request("DELETE").Name(watcherName).Do(ctx).Error(); err == nil {
+	if err := d.watchers.Delete(ctx, watcherName, metav1.DeleteOptions{}); err == nil {
 		fmt.Fprintf(d.Out, "Removed Watcher %s, left by an earlier demo.\n", watcherName)
 	}
 	return ctx.Err()

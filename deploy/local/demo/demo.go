@@ -17,6 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Config configures the demo.
@@ -89,6 +90,8 @@ type demo struct {
 	serving *errgroup.Group // web servers
 	system  local.System
 	client  corev1client.CoreV1Interface
+	// watchers of the namespace
+	watchers *watchv1.Namespaced
 }
 
 // chapter is one part of the demo.
@@ -117,6 +120,11 @@ func (d *demo) run(ctx context.Context, running local.System) error {
 	if d.client, err = corev1client.NewForConfig(config); err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}
+	watchers, err := watchv1.NewClient(config, nil)
+	if err != nil {
+		return fmt.Errorf("use the cluster: %w", err)
+	}
+	d.watchers = watchers.In(namespace)
 	if err := d.removeEarlier(ctx); err != nil {
 		return err
 	}

@@ -2,13 +2,13 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -32,7 +32,8 @@ spec:
 // watched creates a Watcher and prints its state, if the cluster serves Watchers.
 func watched(ctx context.Context, d *demo) error {
 	manifest := fmt.Sprintf(watcherManifest, watchv1.GroupVersion(), watcherName, d.url(jokePort, jokePath))
-	err := d.request("POST").SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()
+	_, err := d.watchers.Patch(ctx, watcherName, types.ApplyPatchType, []byte(manifest),
+		metav1.PatchOptions{FieldManager: "demo"})
 	if apierrors.IsNotFound(err) {
 		fmt.Fprint(d.Out, "The Watcher resource is not installed. To install it, apply\nwatchers.yaml (`make manifests`).\n")
 		return nil
@@ -54,18 +55,10 @@ func watched(ctx context.Context, d *demo) error {
 	return d.printData(ctx, watcherName+"-config")
 }
 
-// request begins a request about Watchers.
-func (d *demo) request(verb string) *rest.Request {
-	return d.client.RESTClient().Verb(verb).
-		AbsPath("/apis", watchv1.GroupVersion().String(), "namespaces", namespace, watchv1.Resource().Resource)
-}
-
 func (d *demo) watcherIsReady(ctx context.Context) (bool, error) {
-	text, err := d.request("GET").Name(watcherName).Do(ctx).Raw()
+	w, err := d.watchers.Get(ctx, watcherName, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("read Watcher %s: %w", watcherName, err)
 	}
-	var w watchv1.Watcher
-	err = json.Unmarshal(text, &w)
-	return meta.IsStatusConditionTrue(w.Status.Conditions, watchv1.ConditionReady), err
+	return meta.IsStatusConditionTrue(w.Status.Conditions, watchv1.ConditionReady), nil
 }

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -44,15 +44,14 @@ func watching(name string, n int, spec func(a *Tenant, i int) string) Attack {
 		api := a.watchers()
 		a.parallel(a.scaled(n), func(i int) error {
 			defer GinkgoRecover()
-			o := world.WatcherOf(fmt.Sprint("hostile-", i), spec(a, i))
-			return world.ErrorOf(api.Create(ctx, o, metav1.CreateOptions{}))
+			return world.ErrorOf(kubetest.ApplyWatcher(ctx, api, fmt.Sprint("hostile-", i), spec(a, i)))
 		})
 	}}
 }
 
-func (t *Tenant) watchers() dynamic.ResourceInterface {
+func (t *Tenant) watchers() *watchv1.Namespaced {
 	GinkgoHelper()
-	return suitetest.Must(dynamic.NewForConfig(t.Cluster.Config)).Resource(watchv1.Resource()).Namespace(t.Namespace)
+	return suitetest.Must(watchv1.NewClient(t.Cluster.Config, nil)).In(t.Namespace)
 }
 
 func secret(name string, n, size int) Attack {

@@ -12,14 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
 // Cluster is a real API server with administrator access.
@@ -75,14 +73,6 @@ func (c *Cluster) Credential(ctx context.Context, namespace, name, hosts string,
 		},
 		StringData: data,
 	}, metav1.CreateOptions{}))
-}
-
-// ServeWatchers installs the CRD of Watchers and returns a client for them. Other suites may do the same at any
-// time, so none removes the CRD.
-func (c *Cluster) ServeWatchers(ctx context.Context) dynamic.Interface {
-	GinkgoHelper()
-	Expect(controlplane.ApplyManifest(ctx, c.Config, "e2e", "", v1alpha1.Definition)).To(Succeed())
-	return suitetest.Must(dynamic.NewForConfig(c.Config))
 }
 
 // denial is a policy and its binding, with placeholders for the namespace and the key.

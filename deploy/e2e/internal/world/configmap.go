@@ -10,12 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -208,26 +204,6 @@ func (c *ConfigMap) Writes(ctx context.Context) int {
 func (w *World) EventuallyCaughtUp(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error { return w.History.CaughtUp(ctx) }).Should(Succeed())
-}
-
-// WatcherOf returns a Watcher. spec is the content of a YAML flow mapping.
-func WatcherOf(name, spec string) *unstructured.Unstructured {
-	GinkgoHelper()
-	o := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte("metadata: {name: "+name+"}\nspec: {"+spec+"}"), &o.Object)).To(Succeed())
-	o.SetAPIVersion(watchv1.GroupVersion().String())
-	o.SetKind(watchv1.Kind)
-	return o
-}
-
-// ReadWatcher reads a Watcher.
-func ReadWatcher(ctx context.Context, in dynamic.ResourceInterface, name string) (*watchv1.Watcher, error) {
-	o, err := in.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w := &watchv1.Watcher{}
-	return w, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, w)
 }
 
 // ConditionOf returns a condition as "status/reason", or "-" if the current generation does not have it yet.
