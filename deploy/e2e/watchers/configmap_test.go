@@ -49,18 +49,6 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		Expect(page.Hits()).To(Equal(1))
 	})
 
-	It("is repaired after a user's edit, and an Event names the field manager", func(ctx SpecContext) {
-		h := open(ctx)
-		w := h.applyReady(ctx, "drift", `configData: {a: as asked}`)
-		h.Named("drift-config").Put(ctx, "a", "by hand")
-		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked"))
-		w.eventuallyHasEvents(ctx, "Drifted", 1)
-		Expect(w.events(ctx, "Drifted")[0].Note).
-			To(Equal("ConfigMap drift-config was changed by kubectl-edit and has been repaired"))
-		h.Named("drift-config").Delete(ctx)
-		h.eventuallyHas(ctx, "drift-config", HaveKeyWithValue("a", "as asked")) // after the deletion
-	})
-
 	It("of another owner is not overwritten until it is labelled", func(ctx SpecContext) {
 		h := open(ctx)
 		theirs := h.Create(ctx, "taken-config", world.Holding("theirs", "kept"))
@@ -93,15 +81,20 @@ var _ = Describe("The ConfigMap of a Watcher", func() {
 		second.eventuallyReady(ctx)
 	})
 
-	It("is repaired at growing intervals while another client reverts it, with one Event", func(ctx SpecContext) {
+	It("is repaired after an edit or a deletion, with an Event, and then at growing intervals", func(ctx SpecContext) {
 		h := open(ctx)
 		w := h.applyReady(ctx, "fight", `configData: {a: as asked}`)
 		value := func() string { return h.data(ctx, "fight-config")["a"] }
-		for range 3 {
+		for range 2 {
 			h.Named("fight-config").Put(ctx, "a", "by hand")
-			Eventually(ctx, value).Should(Equal("as asked"))
+			Eventually(ctx, value).WithTimeout(promptly).Should(Equal("as asked"))
 		}
+		h.Named("fight-config").Delete(ctx)
+		Eventually(ctx, value).WithTimeout(promptly).Should(Equal("as asked"))
 		w.eventuallyHasEvents(ctx, "Drifted", 3)
+		edited := HaveField("Note", "ConfigMap fight-config was changed by kubectl-edit and has been repaired")
+		Expect(w.events(ctx, "Drifted")).To(ConsistOf(edited, edited,
+			HaveField("Note", "ConfigMap fight-config was deleted and has been created again")))
 		for _, text := range []string{"by hand", "once more"} {
 			h.Named("fight-config").Put(ctx, "a", text)
 			w.eventuallyHasEvents(ctx, "RepairBackOff", 1)
