@@ -24,7 +24,7 @@ var _ = Describe("An annotation", func() {
 		By("reporting the whole value, and keeping the data")
 		cm.Ask(ctx, "not correct")
 		const sentence = "annotation value 'not correct' does not match expected format key=url"
-		cm.EventuallyHasEventsWithin(ctx, 5*time.Second, "InvalidAnnotation")
+		cm.Within(5*time.Second).EventuallyHasEvents(ctx, "InvalidAnnotation")
 		event := cm.Events(ctx)[0]
 		Expect([]string{event.Type, event.Note, event.ReportingController, string(event.Regarding.UID)}).
 			To(Equal([]string{"Warning", sentence, kube.Controller, string(cm.Get(ctx).UID)}))

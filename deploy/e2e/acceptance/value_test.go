@@ -18,7 +18,7 @@ var _ = It("A fetched value arrives within 5 s, in one write that touches nothin
 	const kept = "  kept\r\nas it is \t"
 	cm := w.Create(ctx, "cool", world.Asking("my-cool-value=http://"+w.Origin.Address()),
 		world.Holding("other", kept), world.Labelled("app", "cool"), world.Annotated("example.com/note", "ünïcode ✓"))
-	cm.EventuallyHasDataWithin(ctx, 5*time.Second, "my-cool-value", "hello there")
+	cm.Within(5*time.Second).EventuallyHasData(ctx, "my-cool-value", "hello there")
 	w.EventuallyQuiet(ctx)
 
 	after := cm.Get(ctx)

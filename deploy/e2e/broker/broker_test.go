@@ -67,7 +67,7 @@ var _ = Describe("The system on an unreliable broker", func() {
 		Expect(w.NATS.Start()).To(Succeed())
 
 		page := w.Origin.Page("/new").Says("new")
-		w.Create(ctx, "new", world.Asking("mydata="+page.URL())).EventuallyHasDataWithin(ctx, time.Minute, "mydata", "new")
+		w.Create(ctx, "new", world.Asking("mydata="+page.URL())).Within(time.Minute).EventuallyHasData(ctx, "mydata", "new")
 		refreshed.Says("after")
 		cm.EventuallyHasData(ctx, "mydata", "after")
 		load.ConfigMaps[0].Put(ctx, "mydata", "changed by hand")

@@ -238,7 +238,7 @@ var _ = Describe("A cluster of three brokers", func() {
 		w.Writer().Restart(ctx)
 		Consistently(held.Hits).WithTimeout(2 * aWhile).Should(Equal(filling))
 		stop()
-		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "lost")
+		cm.Within(time.Minute).EventuallyHasData(ctx, "mydata", "lost")
 		w.EventuallyQuiet(ctx)
 		Expect(held.Hits()).To(Equal(filling))
 		Expect(kept.Writes(ctx)).To(Equal(1))

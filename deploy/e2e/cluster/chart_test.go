@@ -18,7 +18,7 @@ import (
 // chart and visitor are shared by the specs of the chart: the release, and a world of ConfigMaps around it.
 var (
 	chart   *installation.Release
-	visitor *installation.Installation
+	visitor *world.World
 )
 
 // gap is the maximum wait for data during an upgrade.
@@ -74,7 +74,7 @@ var _ = Describe("The chart", Ordered, func() {
 
 	It("upgrades under load without an outage", func(ctx SpecContext) {
 		nats := chart.Pods(ctx, installation.NATS)[0]
-		traffic := visitor.Traffic(ctx, "upgraded")
+		traffic := installation.Start(ctx, visitor, "upgraded")
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 0))
 		chart.Values["image"] = map[string]any{"tag": next}
 		chart.Install(ctx)
@@ -93,7 +93,7 @@ var _ = Describe("The chart", Ordered, func() {
 	It("leaves all data when uninstalled under load, and does not rewrite it when reinstalled", func(ctx SpecContext) {
 		settled := visitor.Load(ctx, "load-settled", 20)
 		settled.ShouldEnd(ctx, recovery)
-		traffic := visitor.Traffic(ctx, "uninstalled")
+		traffic := installation.Start(ctx, visitor, "uninstalled")
 		Eventually(ctx, traffic.Done).Should(BeNumerically(">", 4))
 		chart.Uninstall(ctx)
 		Eventually(ctx, func() int { return len(chart.Pods(ctx, "")) }).WithTimeout(recovery).

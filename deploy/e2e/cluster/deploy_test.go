@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
@@ -37,7 +38,7 @@ func run(ctx context.Context, name string, args ...string) []byte {
 }
 
 // rds writes the recipe of the RDS CA bundle with a URL of the origin. It returns the file and the body.
-func rds(i *installation.Installation) (file, body string) {
+func rds(i *world.World) (file, body string) {
 	GinkgoHelper()
 	object := decode(fromRoot("deploy/samples/recipes/01-rds-ca.yaml"))[0]
 	_, address, found := strings.Cut(object.GetAnnotations()[annotation.DefaultKey], "=")
@@ -45,7 +46,7 @@ func rds(i *installation.Installation) (file, body string) {
 	bundle := suitetest.Must(url.Parse(address))
 	body = "certificates"
 	object.SetAnnotations(map[string]string{
-		annotation.DefaultKey: "ca.pem=" + i.Page(bundle.Path).Says(body).URL(),
+		annotation.DefaultKey: "ca.pem=" + i.Origin.Page(bundle.Path).Says(body).URL(),
 	})
 	text := suitetest.Must(object.MarshalJSON())
 	file = filepath.Join(GinkgoT().TempDir(), "rds-ca.json")

@@ -74,13 +74,13 @@ var _ = Describe("install.yaml", func() {
 		shouldBeFresh(ctx)
 		i := installation.Open(ctx)
 		install := filepath.Join(suitetest.Must(manifest.Manifests(ctx, version)), "install.yaml")
-		joke := i.Page("/joke").Says("A ConfigMap walks into a bar.")
+		joke := i.Origin.Page("/joke").Says("A ConfigMap walks into a bar.")
 		var valid, invalid *world.ConfigMap
 		fillSamples := func(since time.Time) {
 			invalid = apply(ctx, i, decode(fromRoot("deploy/samples/config-map-invalid.yaml"))[0])
 			valid = apply(ctx, i, decode(fromRoot("deploy/samples/config-map-valid.yaml"))[0], sampleURL, joke.URL())
-			valid.EventuallyHasDataWithin(ctx, recovery, "joke", "A ConfigMap walks into a bar.")
-			invalid.EventuallyHasEventsWithin(ctx, recovery, "InvalidAnnotation")
+			valid.Within(recovery).EventuallyHasData(ctx, "joke", "A ConfigMap walks into a bar.")
+			invalid.Within(recovery).EventuallyHasEvents(ctx, "InvalidAnnotation")
 			AddReportEntry("time", fmt.Sprintf("from kubectl apply to data and Event: %s",
 				time.Since(since).Round(100*time.Millisecond)))
 			Expect(invalid.Events(ctx)[0].Note).
@@ -88,7 +88,7 @@ var _ = Describe("install.yaml", func() {
 			Eventually(ctx, func() int { return i.History.Writes(invalid.Name) }).Should(Equal(1), "the status")
 		}
 
-		var loads []*installation.Load
+		var loads []*world.Load
 		for _, stage := range []struct{ name, tag string }{{"first", version}, {"upgraded", next}, {"rolled-back", version}} {
 			By(stage.name)
 			since := time.Now()
@@ -137,7 +137,7 @@ func decode(path string) []*unstructured.Unstructured {
 }
 
 // apply creates a sample. replacements are pairs of old and new text in its annotation.
-func apply(ctx context.Context, i *installation.Installation, sample *unstructured.Unstructured,
+func apply(ctx context.Context, i *world.World, sample *unstructured.Unstructured,
 	replacements ...string,
 ) *world.ConfigMap {
 	GinkgoHelper()

@@ -79,13 +79,13 @@ var _ = Describe("The small installation", Ordered, func() {
 		small.Kill(ctx, small.Pods(ctx, installation.NATS)[0])
 		small.EventuallyRuns(ctx, installation.NATS, 1)
 		i := installation.Open(ctx)
-		page := i.Page("/afterwards").Says("filled")
+		page := i.Origin.Page("/afterwards").Says("filled")
 		i.Create(ctx, "afterwards", world.Asking("mydata="+page.URL())).
-			EventuallyHasDataWithin(ctx, recovery, "mydata", "filled")
+			Within(recovery).EventuallyHasData(ctx, "mydata", "filled")
 	})
 
 	Context("with credentials of teams and a proxy with a private address", Ordered, func() {
-		var i *installation.Installation
+		var i *world.World
 		BeforeAll(func(ctx SpecContext) {
 			GinkgoT().Setenv("CURLMETHAT_E2E_ORIGIN", "https://"+installation.AnyHost)
 			i = installation.Open(ctx)
@@ -103,7 +103,7 @@ var _ = Describe("The small installation", Ordered, func() {
 		})
 
 		It("fetches from names that only its proxy resolves, but not from the proxy itself", func(ctx SpecContext) {
-			page := i.Page("/public").Says("through the proxy")
+			page := i.Origin.Page("/public").Says("through the proxy")
 			_, path, _ := strings.Cut(page.URL(), installation.AnyHost)
 			cm := i.Create(ctx, "proxied", world.Asking(fmt.Sprintf("mydata=%s name=%s address=http://%s:8080%s", page.URL(),
 				origin.URL+path, origin.Pod.Status.PodIP, path)))
@@ -115,8 +115,8 @@ var _ = Describe("The small installation", Ordered, func() {
 
 		It("follows Secrets with credentials when they are created, changed and deleted", func(ctx SpecContext) {
 			secrets := cluster.Client.CoreV1().Secrets(i.Namespace)
-			changed := i.Page("/changed").Requires("Bearer first").Says("first")
-			deleted := i.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says("gone")
+			changed := i.Origin.Page("/changed").Requires("Bearer first").Says("first")
+			deleted := i.Origin.Page("/deleted").Requires("Basic bWU6cGFzcw==").Says("gone")
 			cm := i.Create(ctx, "team", world.Asking("changed="+changed.URL()+" deleted="+deleted.URL()),
 				world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 			eventuallySays := func(text string) {

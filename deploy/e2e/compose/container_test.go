@@ -90,7 +90,7 @@ var _ = Describe("Under load,", Ordered, func() {
 		load := i.Load(ctx, "killed-"+service, 40)
 		compose(ctx, "kill", "--signal", "SIGKILL", service)
 		compose(ctx, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", "--wait", service)
-		load.EventuallyFills(ctx, 40, recovery)
+		Eventually(ctx, load.Filled).WithTimeout(recovery).Should(Equal(40), "ConfigMaps with their data")
 	},
 		Entry(nil, "nats"),
 		Entry(nil, "kube-apiserver"),

@@ -18,12 +18,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/installation"
+	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 func TestCompose(t *testing.T) { installation.Run(t, "Compose") }
 
-var i *installation.Installation
+var i *world.World
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 

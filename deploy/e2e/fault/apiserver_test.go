@@ -80,6 +80,6 @@ var _ = It("A denied write succeeds within two audit intervals after the permiss
 	writer.Grant(ctx)
 	granted := time.Now()
 	for _, cm := range denied {
-		cm.EventuallyHasDataWithin(ctx, time.Until(granted.Add(2*interval)), "mydata", "granted")
+		cm.Within(time.Until(granted.Add(2*interval))).EventuallyHasData(ctx, "mydata", "granted")
 	}
 })

@@ -57,7 +57,7 @@ var _ = Describe("A key with a refresh is filled", func() {
 		}
 		Expect(w.Stored(ctx, pipeline.Results, "curl.result.content.>")).To(Equal(1), "bodies that wait for the writer")
 		w.Launch(ctx, world.Writer).EventuallyReady(ctx)
-		cm.EventuallyHasDataWithin(ctx, healLimit, "mydata", "the one body")
+		cm.Within(healLimit).EventuallyHasData(ctx, "mydata", "the one body")
 	})
 })
 

@@ -37,9 +37,9 @@ var _ = It("A restored backup of etcd fills its objects and forgets newer ones",
 	page.Says("newer")
 	other := w.Origin.Page("/other").Says("other")
 	w.Create(ctx, "later", world.Asking("mydata="+page.URL()), world.Annotated(refreshKey, "1s")).
-		EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "newer")
+		Within(restoreLimit).EventuallyHasData(ctx, "mydata", "newer")
 	edited.Ask(ctx, "mydata="+other.URL())
-	edited.EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
+	edited.Within(restoreLimit).EventuallyHasData(ctx, "mydata", "other")
 	deleted.Delete(ctx)
 	Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).Should(Equal(2), "refreshes")
 	Expect(plane.Stop(ctx)).To(Succeed())
@@ -51,7 +51,7 @@ var _ = It("A restored backup of etcd fills its objects and forgets newer ones",
 	eventuallyRight(ctx, w, "edited", "once")
 	eventuallyRight(ctx, w, "deleted", "once")
 	w.Create(ctx, "after", world.Asking("mydata="+other.URL())).
-		EventuallyHasDataWithin(ctx, restoreLimit, "mydata", "other")
+		Within(restoreLimit).EventuallyHasData(ctx, "mydata", "other")
 	Eventually(func() int { return w.Stored(ctx, pipeline.Requests, "curl.timer.>") }).WithTimeout(restoreLimit).
 		Should(Equal(1), "refreshes, none of a missing object")
 })

@@ -279,7 +279,7 @@ func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 	go func() {
 		defer GinkgoRecover()
 		defer close(took)
-		object.EventuallyHasDataWithin(ctx, patience, "mydata", name)
+		object.Within(patience).EventuallyHasData(ctx, "mydata", name)
 		took <- time.Since(began)
 	}()
 	return func() time.Duration { return <-took }

@@ -16,7 +16,7 @@ import (
 
 func TestInstalled(t *testing.T) { installation.Run(t, "Installed") }
 
-var i *installation.Installation
+var i *world.World
 
 var _ = BeforeSuite(func(ctx SpecContext) { i = installation.Open(ctx) })
 
@@ -29,7 +29,7 @@ func shouldNotChange(ctx context.Context, cm *world.ConfigMap) {
 
 var _ = Describe("A fetched value", func() {
 	It("arrives in one write that touches nothing else", func(ctx SpecContext) {
-		page := i.Page("/fill").Says("hello there")
+		page := i.Origin.Page("/fill").Says("hello there")
 		cm := i.Create(ctx, "fill", world.Asking("mydata="+page.URL()),
 			world.Holding("other", "  kept\r\nas it is \t"), world.Labelled("app", "cool"))
 		cm.EventuallyHasData(ctx, "mydata", "hello there")
@@ -43,7 +43,7 @@ var _ = Describe("A fetched value", func() {
 	})
 
 	It("is not written again if a refresh finds no change", func(ctx SpecContext) {
-		page := i.Page("/refresh").Tagged().Says("the same")
+		page := i.Origin.Page("/refresh").Tagged().Says("the same")
 		cm := i.Create(ctx, "refresh", world.Asking("mydata="+page.URL()), world.Annotated("x-kv8s.io/curl-refresh", "2s"))
 		cm.EventuallyHasData(ctx, "mydata", "the same")
 		version := cm.Get(ctx).ResourceVersion

@@ -272,7 +272,7 @@ var _ = Describe("A compromised replayer", func() {
 			return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>")
 		}).WithPolling(time.Second).Should(BeNumerically(">=", 1))
 		asked.Says("later")
-		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "later")
+		cm.Within(time.Minute).EventuallyHasData(ctx, "mydata", "later")
 		hits := asked.Hits() // refreshes continue, so read the other counter last
 		Expect(asked.Authorized()).To(BeNumerically(">=", hits))
 		Expect(internal.Hits()).To(BeZero())
@@ -293,7 +293,7 @@ var _ = Describe("A compromised service that acknowledges messages without handl
 		}).Should(Succeed())
 		Expect(cm.Get(ctx).Data).To(BeEmpty())
 		w.Launch(ctx, identity)
-		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "asked for")
+		cm.Within(time.Minute).EventuallyHasData(ctx, "mydata", "asked for")
 	},
 		Entry(nil, world.Fetcher, pipeline.Requests, pipeline.FetcherConsumer),
 		Entry(nil, world.Writer, pipeline.Results, pipeline.WriterConsumer),

@@ -108,7 +108,7 @@ var _ = Describe("With the shipped configuration", func() {
 			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
 		}
 		page.Says("second")
-		cm.EventuallyHasDataWithin(ctx, time.Minute, "mydata", "second")
+		cm.Within(time.Minute).EventuallyHasData(ctx, "mydata", "second")
 		Eventually(ctx, func() string { out, _ := b.try(ctx, b.with("setup", "setup", "--dry-run")...); return out }).
 			WithPolling(time.Second).Should(ContainSubstring("are up to date"), "setup has nothing left to do")
 		b.shouldViolateNothing(w)

@@ -54,11 +54,6 @@ const (
 	controlEnv    = "CURLMETHAT_E2E_CONTROL"
 )
 
-// Installation is a running installation with a namespace for specs.
-type Installation struct {
-	*world.World
-}
-
 // Run runs a suite against an installation.
 func Run(t *testing.T, suite string) {
 	t.Helper()
@@ -76,7 +71,7 @@ func Run(t *testing.T, suite string) {
 
 // Open connects to the installation in the environment variables. It fails the suite if one is missing. Call it
 // in BeforeSuite. At the end of the suite it checks the promises and removes its objects.
-func Open(ctx context.Context) *Installation {
+func Open(ctx context.Context) *world.World {
 	GinkgoHelper()
 	for _, name := range []string{kubeconfigEnv, originEnv, controlEnv} {
 		if os.Getenv(name) == "" {
@@ -87,13 +82,10 @@ func Open(ctx context.Context) *Installation {
 	client, control := controlClient(cluster.Config, os.Getenv(controlEnv))
 	server := origin.NewRemote(client, control, os.Getenv(originEnv), "e2e-"+time.Now().UTC().Format("150405.000"),
 		func(err error) { Fail(err.Error(), 2) })
-	i := &Installation{world.Visit(ctx, cluster, server)}
+	w := world.Visit(ctx, cluster, server)
 	DeferCleanup(server.ForgetAll)
-	return i
+	return w
 }
-
-// Page returns the page at a path, which responds with 404 until it is set.
-func (i *Installation) Page(path string) *origin.Page { return i.Origin.Page(path) }
 
 // service matches NAMESPACE/SERVICE:PORT.
 var service = regexp.MustCompile(`^([a-z0-9-]+)/([a-z0-9-]+:[a-z0-9-]+)$`)

@@ -26,23 +26,20 @@ const (
 // Traffic simulates users. Each creates a ConfigMap, waits for its data, requests another
 // page, waits again, and continues with the next.
 type Traffic struct {
-	installation *Installation
-	stop         func()
-	ended        chan struct{}
+	world *world.World
+	stop  func()
+	ended chan struct{}
 
 	mu      sync.Mutex
 	done    []*world.ConfigMap
 	slowest time.Duration
 }
 
-// Traffic starts the users. Names of their ConfigMaps and pages start with name.
-func (i *Installation) Traffic(ctx context.Context, name string) *Traffic {
+// Start starts the users. Names of their ConfigMaps and pages start with name.
+func Start(ctx context.Context, w *world.World, name string) *Traffic {
 	GinkgoHelper()
 	stopped := make(chan struct{})
-	t := &Traffic{
-		installation: i, stop: sync.OnceFunc(func() { close(stopped) }),
-		ended: make(chan struct{}),
-	}
+	t := &Traffic{world: w, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan struct{})}
 	var group sync.WaitGroup
 	for user := range users {
 		group.Go(func() {
@@ -80,10 +77,10 @@ func (t *Traffic) work(ctx context.Context, stopped <-chan struct{}, user string
 
 // edit creates a ConfigMap that requests a page, and then requests another page.
 func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
-	first := t.installation.Page("/" + name + "/1").Says(world.Body(1))
-	second := t.installation.Page("/" + name + "/2").Says(world.Body(2))
+	first := t.world.Origin.Page("/" + name + "/1").Says(world.Body(1))
+	second := t.world.Origin.Page("/" + name + "/2").Says(world.Body(2))
 	since := time.Now()
-	cm := t.installation.Create(ctx, name, world.Asking(key+"="+first.URL()),
+	cm := t.world.Create(ctx, name, world.Asking(key+"="+first.URL()),
 		world.Holding("other", "theirs"), world.Labelled("app", "cool"))
 	t.await(ctx, cm, world.Body(1), since)
 	since = time.Now()
@@ -94,7 +91,7 @@ func (t *Traffic) edit(ctx context.Context, name string) *world.ConfigMap {
 
 // await waits for data and records the longest wait.
 func (t *Traffic) await(ctx context.Context, cm *world.ConfigMap, value string, since time.Time) {
-	cm.EventuallyHasDataWithin(ctx, endurance, key, value)
+	cm.Within(endurance).EventuallyHasData(ctx, key, value)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.slowest = max(t.slowest, time.Since(since))
@@ -113,64 +110,15 @@ func (t *Traffic) ShouldEnd(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	t.stop()
 	Eventually(ctx, t.ended).WithTimeout(endurance).Should(BeClosed(), "all users got their data")
-	t.installation.shouldBeWritten(ctx, t.done, 2)
+	t.world.ShouldBeWritten(ctx, t.done, 2)
 	done := map[string]bool{}
 	for _, cm := range t.done {
 		done[cm.Name] = true
 	}
-	for _, e := range t.installation.Events(ctx) {
+	for _, e := range t.world.Events(ctx) {
 		Expect(done).NotTo(HaveKey(e.Regarding.Name), "Event %s", e.Reason)
 	}
 	AddReportEntry("traffic",
 		fmt.Sprintf("%d ConfigMaps, the longest wait for data took %s", t.Done(), t.slowest.Round(time.Millisecond)))
 	return t.slowest
-}
-
-// Load is a set of ConfigMaps, each with its own page.
-type Load struct {
-	*world.Load
-	installation *Installation
-}
-
-// Load creates n pages and a ConfigMap for each. Their names start with the name of the load.
-func (i *Installation) Load(ctx context.Context, name string, n int) *Load {
-	GinkgoHelper()
-	l := &Load{i.Prepare(name, n), i}
-	for number := range n {
-		l.Create(ctx, number)
-	}
-	return l
-}
-
-// EventuallyFills waits until at least n ConfigMaps have their body.
-func (l *Load) EventuallyFills(ctx context.Context, n int, limit time.Duration) {
-	GinkgoHelper()
-	Eventually(ctx, l.Filled).WithTimeout(limit).Should(BeNumerically(">=", n), "ConfigMaps with their data")
-}
-
-// ShouldEnd waits until all ConfigMaps have their body. Each must have been written exactly once.
-func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
-	GinkgoHelper()
-	l.EventuallyFills(ctx, len(l.ConfigMaps), limit)
-	l.installation.shouldBeWritten(ctx, l.ConfigMaps, 1)
-	for _, cm := range l.ConfigMaps {
-		cm.HasEvents(ctx)
-	}
-}
-
-// shouldBeWritten checks that the system wrote each ConfigMap this many times, and stays at that number for a
-// while.
-func (i *Installation) shouldBeWritten(ctx context.Context, all []*world.ConfigMap, times int) {
-	GinkgoHelper()
-	others := func() (names []string) {
-		for _, cm := range all {
-			if n := i.History.Writes(cm.Name); n != times {
-				names = append(names, fmt.Sprintf("%s: %d", cm.Name, n))
-			}
-		}
-		return names
-	}
-	Consistently(ctx, others).Should(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
-	i.EventuallyCaughtUp(ctx)
-	Expect(others()).To(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
 }

@@ -28,6 +28,8 @@ type ConfigMap struct {
 	// Name of the ConfigMap.
 	Name  string
 	world *World
+	// limit is a time limit (0 means the default).
+	limit time.Duration
 }
 
 // Trait sets a property of a new ConfigMap.

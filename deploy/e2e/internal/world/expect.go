@@ -34,17 +34,23 @@ func (c *ConfigMap) binary(key string) []byte {
 	return nil
 }
 
+// Within returns the ConfigMap with another time limit for EventuallyHasData and EventuallyHasEvents.
+func (c *ConfigMap) Within(limit time.Duration) *ConfigMap {
+	return &ConfigMap{Name: c.Name, world: c.world, limit: limit}
+}
+
+func (c *ConfigMap) eventually(ctx context.Context, actual any) AsyncAssertion {
+	GinkgoHelper()
+	if c.limit > 0 {
+		return Eventually(ctx, actual).WithTimeout(c.limit)
+	}
+	return Eventually(ctx, actual)
+}
+
 // EventuallyHasData waits until data has a value.
 func (c *ConfigMap) EventuallyHasData(ctx context.Context, key, value string) {
 	GinkgoHelper()
-	Eventually(ctx, func() any { return c.data(key) }).Should(Equal(value), "data of %s in key %s", c.Name, key)
-}
-
-// EventuallyHasDataWithin is EventuallyHasData with a different timeout.
-func (c *ConfigMap) EventuallyHasDataWithin(ctx context.Context, limit time.Duration, key, value string) {
-	GinkgoHelper()
-	Eventually(ctx, func() any { return c.data(key) }).WithTimeout(limit).
-		Should(Equal(value), "data of %s in key %s", c.Name, key)
+	c.eventually(ctx, func() any { return c.data(key) }).Should(Equal(value), "data of %s in key %s", c.Name, key)
 }
 
 // EventuallyHasBinary waits until binaryData has a value.
@@ -116,14 +122,7 @@ func (c *ConfigMap) Reasons(ctx context.Context) []string {
 // EventuallyHasEvents waits until the Events about the ConfigMap have exactly these reasons, in any order.
 func (c *ConfigMap) EventuallyHasEvents(ctx context.Context, reasons ...string) {
 	GinkgoHelper()
-	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithPolling(eventPolling).Should(ConsistOf(reasons))
-}
-
-// EventuallyHasEventsWithin is EventuallyHasEvents with a different timeout.
-func (c *ConfigMap) EventuallyHasEventsWithin(ctx context.Context, limit time.Duration, reasons ...string) {
-	GinkgoHelper()
-	Eventually(ctx, func() []string { return c.Reasons(ctx) }).WithTimeout(limit).WithPolling(eventPolling).
-		Should(ConsistOf(reasons))
+	c.eventually(ctx, func() []string { return c.Reasons(ctx) }).WithPolling(eventPolling).Should(ConsistOf(reasons))
 }
 
 // HasEvents expects that the Events about the ConfigMap have exactly these reasons, in any order.

@@ -52,6 +52,16 @@ func (w *World) Begin(ctx context.Context, n int) *Load {
 	return l
 }
 
+// Load creates n pages and a ConfigMap for each. Their names start with name.
+func (w *World) Load(ctx context.Context, name string, n int) *Load {
+	GinkgoHelper()
+	l := w.Prepare(name, n)
+	for i := range n {
+		l.Create(ctx, i)
+	}
+	return l
+}
+
 // Create creates ConfigMap number i.
 func (l *Load) Create(ctx context.Context, i int) {
 	GinkgoHelper()
@@ -76,6 +86,32 @@ func Body(i int) string { return fmt.Sprintf("body %d", i) }
 func (l *Load) EventuallyFills(ctx context.Context, n int) {
 	GinkgoHelper()
 	Eventually(ctx, l.Filled).WithTimeout(2*time.Minute).Should(BeNumerically(">=", n), "ConfigMaps with their data")
+}
+
+// ShouldEnd waits until all ConfigMaps have their data. Each must have been written exactly once.
+func (l *Load) ShouldEnd(ctx context.Context, limit time.Duration) {
+	GinkgoHelper()
+	Eventually(ctx, l.Filled).WithTimeout(limit).Should(Equal(len(l.ConfigMaps)), "ConfigMaps with their data")
+	l.world.ShouldBeWritten(ctx, l.ConfigMaps, 1)
+	for _, cm := range l.ConfigMaps {
+		cm.HasEvents(ctx)
+	}
+}
+
+// ShouldBeWritten checks that the system wrote each ConfigMap this many times, and stays at that number for a while.
+func (w *World) ShouldBeWritten(ctx context.Context, all []*ConfigMap, times int) {
+	GinkgoHelper()
+	others := func() (names []string) {
+		for _, cm := range all {
+			if n := w.History.Writes(cm.Name); n != times {
+				names = append(names, fmt.Sprintf("%s: %d", cm.Name, n))
+			}
+		}
+		return names
+	}
+	Consistently(ctx, others).Should(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
+	w.EventuallyCaughtUp(ctx)
+	Expect(others()).To(BeEmpty(), "ConfigMaps with another number of writes than %d", times)
 }
 
 // EventuallyEnds waits until all ConfigMaps have their data and nothing is in flight.
