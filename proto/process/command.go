@@ -27,12 +27,16 @@ func envName(flag string) string {
 }
 
 // Execute runs a command like Run until it returns or a signal ends it, and returns the exit code. The
-// first SIGINT or SIGTERM cancels the context of the command, which then drains. The second ends the
-// process at once with 128 plus the signal's number.
+// first SIGINT, SIGTERM or SIGHUP cancels the context of the command, which then drains. The second ends
+// the process at once with 128 plus the signal's number.
 func Execute(cmd *cobra.Command) int {
 	// net/http logs unsolicited data of servers with the standard logger.
 	log.SetOutput(io.Discard)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer context.AfterFunc(ctx, stop)() // the second signal ends the process
 	return Run(ctx, cmd)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -154,13 +156,28 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(status(health, "/debug/pprof/heap")()).To(Equal(http.StatusNotFound))
 	})
 
-	It("drains at the first signal and exits at once at the second", func() {
+	DescribeTable("drains at the first signal and exits at once at the second", func(sent syscall.Signal) {
+		signal.Notify(make(chan os.Signal, 1), sent) // also if the specs run with nohup
+		DeferCleanup(signal.Reset, sent)
 		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
 		Eventually(session.Err).Should(gbytes.Say("stubborn"))
-		session.Signal(syscall.SIGTERM)
+		session.Signal(sent)
 		Eventually(session.Err).Should(gbytes.Say("draining"))
 		Consistently(session).WithTimeout(300 * time.Millisecond).ShouldNot(gexec.Exit())
-		session.Signal(syscall.SIGTERM)
-		Eventually(session).Should(gexec.Exit(128 + int(syscall.SIGTERM)))
+		session.Signal(sent)
+		Eventually(session).Should(gexec.Exit(128 + int(sent)))
+	},
+		Entry("of kill", syscall.SIGTERM),
+		Entry("of a terminal that is closed", syscall.SIGHUP),
+	)
+
+	It("goes on after its terminal is closed, if it runs with nohup", func() {
+		signal.Ignore(syscall.SIGHUP)
+		DeferCleanup(signal.Reset, syscall.SIGHUP)
+		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
+		Eventually(session.Err).Should(gbytes.Say("stubborn"))
+		session.Signal(syscall.SIGHUP)
+		Consistently(session.Err).WithTimeout(300 * time.Millisecond).ShouldNot(gbytes.Say("draining"))
+		Expect(session).NotTo(gexec.Exit())
 	})
 })

@@ -3,6 +3,7 @@ package main_test
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -78,6 +79,18 @@ var _ = Describe("control-plane exec", func() {
 		Entry("to terminate", syscall.SIGTERM, "TERM"),
 		Entry("to interrupt", syscall.SIGINT, "INT"),
 	)
+
+	It("goes on after its terminal is closed, if it runs with nohup", func() {
+		signal.Ignore(syscall.SIGHUP)
+		DeferCleanup(signal.Reset, syscall.SIGHUP)
+		session := run([]string{"KUBECONFIG=/some/kubeconfig"}, "exec", "--", "sh", "-c",
+			"trap 'exit 5' TERM; echo waiting; while :; do sleep 0.1; done")
+		Eventually(session).Should(gbytes.Say("waiting"))
+		session.Signal(syscall.SIGHUP)
+		Consistently(session).WithTimeout(300 * time.Millisecond).ShouldNot(gexec.Exit())
+		session.Terminate()
+		Eventually(session).Should(gexec.Exit(5))
+	})
 
 	DescribeTable("rejects with one line",
 		func(message string, args ...string) {

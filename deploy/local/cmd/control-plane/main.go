@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), ending()...)
 	defer stop()
 	root := &cobra.Command{
 		Use:           "control-plane",
@@ -39,6 +39,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "control-plane:", err)
 		os.Exit(1)
 	}
+}
+
+// ending returns the signals that end the command. A command of nohup goes on when the terminal is closed.
+func ending() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // command returns a subcommand without arguments.
@@ -114,8 +123,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e))
 // if the command fails.
 func runChild(ctx context.Context, args, env []string) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
-		syscall.SIGUSR2)
+	signal.Notify(signals, append(ending(), syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)...)
 	defer signal.Stop(signals)
 	// For Linux, the parent of the child is the thread that starts it.
 	runtime.LockOSThread()
