@@ -61,6 +61,9 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 		for key := range ours {
 			k.Key.Key = key
 		}
+	case len(ours) == 0:
+		return nil, errorf(fault.NotFound, "no key of ConfigMap %s/%s was fetched or written yet: not found",
+			k.Namespace, k.Name)
 	default:
 		return nil, usagef("%s/%s has %s, name one of them", k.Namespace, k.Name, printer.Plural(len(ours), "key"))
 	}
@@ -92,13 +95,21 @@ func (k *versioned) find(text string) (string, error) {
 		}
 		return k.versions[n-1].GetSha256(), nil
 	}
+	digest := ""
 	for _, v := range k.versions {
-		if strings.HasPrefix(v.GetSha256(), strings.ToLower(text)) {
-			return v.GetSha256(), nil
+		switch found := v.GetSha256(); {
+		case found == digest || !strings.HasPrefix(found, strings.ToLower(text)):
+		case digest != "":
+			return "", usagef("several versions of key %s have a digest that begins with %s, give more of it", k.Key.Key, text)
+		default:
+			digest = found
 		}
 	}
-	return "", errorf(fault.NotFound, "no version of key %s has a digest that begins with %s: not found",
-		k.Key.Key, text)
+	if digest == "" {
+		return "", errorf(fault.NotFound, "no version of key %s has a digest that begins with %s: not found",
+			k.Key.Key, text)
+	}
+	return digest, nil
 }
 
 // former returns the digest of the newest version that the key had before the current one.
@@ -196,6 +207,12 @@ func pinCommand(o *options, use, short, long string, choose func(*versioned, *pi
 		Long: long + "\n\nPrints the line for your manifest. --now also edits the object, with your own rights.\n" +
 			"A tool that owns the manifest, such as Argo CD, Flux or Helm, would undo that.",
 		Args: takes(2, 2), ValidArgsFunction: o.CompleteObjects,
+		PreRunE: func(*cobra.Command, []string) error {
+			if p.wait && !p.now {
+				return usagef("--wait needs --now")
+			}
+			return nil
+		},
 	}
 	cmd.RunE = o.Run(func(ctx context.Context, s *session, args []string) error {
 		k, err := openVersions(ctx, s, args)
@@ -209,8 +226,10 @@ func pinCommand(o *options, use, short, long string, choose func(*versioned, *pi
 		return p.run(ctx, s, k, digest)
 	})
 	cmd.Flags().BoolVar(&p.now, "now", false, "edit the object, too")
-	cmd.Flags().BoolVar(&p.wait, "wait", false, "with --now, wait until the key has the content")
-	cmd.Flags().DurationVar(&p.timeout, "timeout", time.Minute, "maximum time of --wait")
+	if use != "unpin" {
+		cmd.Flags().BoolVar(&p.wait, "wait", false, "with --now, wait until the key has the content")
+		cmd.Flags().DurationVar(&p.timeout, "timeout", time.Minute, "maximum time of --wait")
+	}
 	if use == "rollback" {
 		cmd.Flags().StringVar(&p.to, "to", "", "number or digest of a version (default: the former one)")
 	}
@@ -275,7 +294,7 @@ func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest stri
 	} else {
 		err = s.Cluster().Annotate(ctx, k.object, name, value)
 	}
-	if err != nil || !p.wait || digest == "" {
+	if err != nil || !p.wait {
 		return err
 	}
 	return p.await(ctx, s, k, digest)
@@ -294,10 +313,12 @@ func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest st
 		entry := keys.ReadObject(&object.ObjectMeta, nil).Status.Keys[k.Key.Key]
 		return entry.SHA256 == digest && !entry.Failing(), nil
 	})
-	if wait.Interrupted(err) {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case wait.Interrupted(err):
 		return fmt.Errorf("key %s does not have the content %s after %s", k.Key.Key, printer.Short(digest), p.timeout)
-	}
-	if err == nil {
+	case err == nil:
 		s.Out.Linef("Key %s has the content %s.", k.Key.Key, printer.Short(digest))
 	}
 	return err

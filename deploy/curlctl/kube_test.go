@@ -291,6 +291,45 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "rollback", namespace+"/rules", "k")).To(ContainSubstring(pipeline.Digest("one")))
 	})
 
+	It("has one content by the beginning of its digest", func(ctx SpecContext) {
+		create(ctx, "new", map[string]string{"x-kv8s.io/curl-me-that": "k=https://a.example.com/"})
+		r := w.run(ctx, "history", namespace+"/new")
+		Expect(r.code).To(Equal(5))
+		Expect(r.err).To(HavePrefix("curlctl: no key of ConfigMap " + namespace + "/new was fetched or written yet"))
+
+		create(ctx, "rules", map[string]string{"x-kv8s.io/curl-me-that": "k=https://a.example.com/"})
+		key := pipeline.Key{Namespace: namespace, Name: "rules", Key: "k"}
+		var bodies []string // two with the same beginning
+		for i := 0; len(bodies) < 2; i++ {
+			if body := fmt.Sprint(i); strings.HasPrefix(pipeline.Digest(body), "a") {
+				bodies = append(bodies, body)
+			}
+		}
+		w.history(ctx, key, bodies...)
+		rollback := func(to string) result { return w.run(ctx, "rollback", namespace+"/rules", "k", "--to="+to) }
+		r = rollback("a")
+		Expect(r.code).To(Equal(2))
+		Expect(r.err).To(ContainSubstring("several versions of key k have a digest that begins with a, give more of it"))
+		Expect(rollback(pipeline.Digest(bodies[0])[:12]).out).To(ContainSubstring(pipeline.Digest(bodies[0])))
+		Expect(rollback("b").code).To(Equal(5))
+
+		By("waiting only after an edit, and until an interrupt")
+		waiting := []string{"rollback", namespace + "/rules", "k", "--to=1", "--wait"}
+		Expect(w.run(ctx, waiting...).code).To(Equal(2))
+		interrupted, interrupt := context.WithCancel(ctx)
+		go func() {
+			defer GinkgoRecover()
+			defer interrupt()
+			Eventually(ctx, func() (map[string]string, error) {
+				object, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, "rules", metav1.GetOptions{})
+				return object.Annotations, err
+			}).Should(HaveKey("x-kv8s.io/curl-sha256"))
+		}()
+		r = w.run(interrupted, append(waiting, "--now")...)
+		Expect(r.code).To(Equal(6))
+		Expect(r.err).To(Equal("curlctl: interrupted\n"))
+	})
+
 	It("cannot be compared without the permission to read its bodies", func(ctx SpecContext) {
 		w = configured(ctx, `authorization { users: [ { user: app, password: p },
 			{ user: blind, password: p, permissions: { publish: { deny: "$JS.API.DIRECT.GET.CURL_HISTORY.curl.body.>" } } } ] }`)

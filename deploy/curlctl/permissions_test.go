@@ -88,6 +88,18 @@ var _ = Describe("An identity", func() {
 		Expect(r.out).To(ContainSubstring("3 pending"))
 	})
 
+	It("without a permission that only waiting needs is told so", func(ctx SpecContext) {
+		w = configured(ctx, `authorization { users: [ { user: app, password: p }, { user: blind, password: p,
+			permissions: { publish: { deny: "$JS.API.STREAM.INFO.CURL_RESULTS" } } } ] }`)
+		site := newOrigin()
+		site.up.Store(true)
+		w.failing(ctx, cm(1), site.URL)
+		w.fetch()
+		r := w.as("blind").run(ctx, "replay", "--all", "--also-recovered", "--wait", "--timeout=30s")
+		Expect(r.code).To(Equal(4), r.err)
+		Expect(r.err).To(ContainSubstring("this NATS user may not publish to $JS.API.STREAM.INFO.CURL_RESULTS"))
+	})
+
 	It("of an admin does everything", func(ctx SpecContext) {
 		can(ctx, connect.Admin, reading...)
 		can(ctx, connect.Admin, replaying...)

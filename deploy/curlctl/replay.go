@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
+	kubewait "k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
@@ -139,7 +140,7 @@ func (r *replaying) follow(ctx context.Context, follower *replay.Follower) error
 	n := replay.Pending(r.items)
 	progress := r.Stderr.Progress("done", n)
 	err := follower.Wait(waiting, r.items, func(pending int) { progress(n - pending) })
-	if err != nil && waiting.Err() == nil {
+	if err != nil && !kubewait.Interrupted(err) {
 		return err
 	}
 	if pending := replay.Pending(r.items); pending > 0 {
@@ -150,7 +151,7 @@ func (r *replaying) follow(ctx context.Context, follower *replay.Follower) error
 	if err == nil && replay.Verdicts(r.items)[replay.Fetched] > 0 {
 		writing, cancel := context.WithTimeout(waiting, writerTimeout)
 		defer cancel()
-		if written, err = follower.Written(writing); err != nil {
+		if written, err = follower.Written(writing); err != nil && !kubewait.Interrupted(err) {
 			return err
 		}
 	}

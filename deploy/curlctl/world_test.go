@@ -254,7 +254,7 @@ func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
 	rt := process.Runtime{
 		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(),
 	}
-	broker := &process.NATSOptions{URL: w.server.URL(), Dial: w.server.Dial()}
+	broker := &process.NATSOptions{URL: w.connect[1], Dial: w.server.Dial()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

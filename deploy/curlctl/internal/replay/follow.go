@@ -99,7 +99,7 @@ func (i *Item) outcome(last map[string]pipeline.Message, handled uint64) Verdict
 	return Fetched
 }
 
-// Written waits until the writer has handled all results so far. It returns false if ctx ends before.
+// Written waits until the writer has handled all results so far.
 func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 	last := uint64(0)
 	err = poll(ctx, func(ctx context.Context) (bool, error) {
@@ -116,8 +116,5 @@ func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 		}
 		return written, err
 	})
-	if ctx.Err() != nil { // the user ended it
-		err = nil
-	}
 	return written, err
 }
