@@ -70,7 +70,7 @@ func (t *task) covers(version string) bool {
 	return true
 }
 
-// attempt plans and patches. It is not done if it must be repeated with a newer object or a known obstacle.
+// attempt plans and patches. It is not done if it must be repeated, with a newer object or a known obstacle.
 func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	p, err := t.plan(ctx)
 	if err != nil {
@@ -88,7 +88,11 @@ func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
 	}
-	err = t.patch(ctx, p)
+	return t.conclude(ctx, p, t.patch(ctx, p))
+}
+
+// conclude returns what became of a plan whose patch returned err. It is not done if it must be repeated.
+func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []Applied, done bool) {
 	switch class := apiserver.Classify(err); class {
 	case apiserver.OK:
 		return t.finish(ctx, p), true
