@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -86,44 +87,48 @@ func (c *Client) PublishTombstone(ctx context.Context, key Key, last uint64) (se
 	return c.replaceWant(ctx, m, key, last, func(have *v1.Want) bool { return have == nil })
 }
 
-// readBack returns the message that replaced the one with the sequence last, if it can be decoded.
-// A replica that does not know it yet is asked again.
-func (c *Client) readBack(ctx context.Context, key Key, last uint64) (have *v1.Want, seq uint64, ok bool) {
-	for wait := askFirst; ; wait *= 2 {
-		have, seq, err := c.LastWant(ctx, key)
-		if err == nil && seq > last {
-			return have, seq, true
-		}
-		behind := err == nil || last == 0 && errors.Is(err, ErrNoMessage)
-		if !behind || wait > askMax || !sleep(ctx, wait) {
-			return nil, 0, false
-		}
-	}
-}
-
 // replaceWant publishes m in place of the want of a key. A message that is there instead counts as m
 // if it is ours.
 func (c *Client) replaceWant(ctx context.Context, m *nats.Msg, key Key, last uint64, ours func(have *v1.Want) bool,
 ) (uint64, error) {
 	alsoCancelTimer(m, key)
-	seq, err := c.replace(ctx, "publish want of "+key.String(), m, last)
-	if !errors.Is(err, ErrSuperseded) {
-		return seq, err
+	return c.replace(ctx, "publish want of "+key.String(), m, last, func(have Message) bool {
+		w, err := DecodeWant(key, have.Data)
+		return err == nil && ours(w)
+	})
+}
+
+// replace publishes m to Requests, if the last message on its subject still has the sequence last. A message that is
+// there instead counts as m if it is ours, because the response to an earlier try may have been lost.
+func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uint64, ours func(have Message) bool,
+) (uint64, error) {
+	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
+		jetstream.WithExpectLastSequencePerSubject(last))
+	if err == nil {
+		return ack.Sequence, nil
 	}
-	if have, at, ok := c.readBack(ctx, key, last); ok && ours(have) {
-		return at, nil
+	err = fmt.Errorf("%s: %w", what, wrapServerError(err))
+	if errors.Is(err, ErrSuperseded) {
+		if have, ok := c.readBack(ctx, m.Subject, last); ok && ours(have) {
+			return have.Sequence, nil
+		}
 	}
 	return 0, err
 }
 
-// replace publishes m to Requests, if the last message on its subject still has the sequence last.
-func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uint64) (uint64, error) {
-	ack, err := c.js.PublishMsg(ctx, m, jetstream.WithExpectStream(Requests),
-		jetstream.WithExpectLastSequencePerSubject(last))
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, wrapServerError(err))
+// readBack returns the message that replaced the one with the sequence last. A replica that does not know it yet is
+// asked again.
+func (c *Client) readBack(ctx context.Context, subject string, last uint64) (have Message, ok bool) {
+	for wait := askFirst; ; wait *= 2 {
+		have, err := c.LastMessage(ctx, Requests, subject)
+		if err == nil && have.Sequence > last {
+			return have, true
+		}
+		behind := err == nil || last == 0 && errors.Is(err, ErrNoMessage)
+		if !behind || wait > askMax || !sleep(ctx, wait) {
+			return Message{}, false
+		}
 	}
-	return ack.Sequence, nil
 }
 
 // SetTimer sets the one timer of a key and returns its sequence. At the given time the server
@@ -143,14 +148,17 @@ func (c *Client) SetTimer(ctx context.Context, due *v1.Due, at time.Time) (seq u
 
 // ReplaceTimer replaces the timer of a key that has the sequence last. The error wraps
 // ErrSuperseded if that timer is no longer pending, because it has fired, or because another timer
-// or a new want replaced it.
+// or a new want replaced it. The same due at the very same time counts as ours, see PublishWant.
 func (c *Client) ReplaceTimer(ctx context.Context, due *v1.Due, at time.Time, last uint64) (seq uint64, err error) {
 	key := KeyOf(due.GetWant())
 	m, err := timer(ctx, key, due, at)
 	if err != nil {
 		return 0, err
 	}
-	return c.replace(ctx, "replace timer of "+key.String(), m, last)
+	return c.replace(ctx, "replace timer of "+key.String(), m, last, func(have Message) bool {
+		return have.Header.Get(jetstream.ScheduleHeader) == m.Header.Get(jetstream.ScheduleHeader) &&
+			bytes.Equal(have.Data, m.Data)
+	})
 }
 
 // cancelTTL is how long the message of CancelTimer is kept.

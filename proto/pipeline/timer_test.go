@@ -148,16 +148,21 @@ var _ = Describe("A timer", func() {
 		second := suitetest.Must(client.SetTimer(ctx, due, time.Now().Add(time.Hour)))
 		replace := func(last uint64) error { _, err := client.ReplaceTimer(ctx, due, time.Now(), last); return err }
 		Expect(replace(first)).To(MatchError(pipeline.ErrSuperseded))
-		due.Attempts = 4
+		at := time.Now().Add(time.Hour)
+		third := suitetest.Must(client.ReplaceTimer(ctx, due, at, second))
+		Expect(client.ReplaceTimer(ctx, due, at, second)).To(Equal(third), "the first response may have been lost")
+		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded), "the timer of another fetcher")
+		second, due.Attempts = third, 4
+		Expect(client.ReplaceTimer(ctx, due, at, first)).Error().To(MatchError(pipeline.ErrSuperseded))
 		Expect(replace(second)).To(Succeed())
 		fired(ctx, key)
 		Expect(replace(second)).To(MatchError(pipeline.ErrSuperseded))
 
 		other := wanted(natstest.Numbered(1))
-		third := suitetest.Must(client.SetTimer(ctx, other, time.Now().Add(time.Hour)))
+		set := suitetest.Must(client.SetTimer(ctx, other, time.Now().Add(time.Hour)))
 		next := natstest.Want(natstest.Numbered(1), "https://b.example")
 		suitetest.Must(client.PublishWant(ctx, next, other.GetWantSequence()))
-		Expect(client.ReplaceTimer(ctx, other, time.Now(), third)).Error().To(MatchError(pipeline.ErrSuperseded))
+		Expect(client.ReplaceTimer(ctx, other, time.Now(), set)).Error().To(MatchError(pipeline.ErrSuperseded))
 		Expect(last(ctx, natstest.Numbered(1).TimerSubject())).To(BeNil())
 	})
 })

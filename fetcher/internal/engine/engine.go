@@ -101,6 +101,9 @@ func (e *Engine) run(ctx context.Context, a *attempt) reaction {
 	defer e.deps.Metrics.inFlight.Dec()
 	defer func() { a.ticket.End() }()
 	r := e.tryAndReact(ctx, a)
+	if a.claimed && r.outcome == postponed {
+		e.giveBack(ctx, a.claim, r.wait)
+	}
 	e.report(a, r)
 	a.setSpanOutcome(r)
 	return r

@@ -15,8 +15,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 )
 
-// claimFor is the time after which a claimed key is delivered again.
-const claimFor = pipeline.AckWait
+const (
+	// claimFor is the time after which a claimed key is delivered again.
+	claimFor = pipeline.AckWait
+	// giveBackTimeout is the time limit of the only attempt to return a claimed key.
+	giveBackTimeout = 2 * time.Second
+)
 
 // lease is the timer of a queued key.
 type lease struct {
@@ -34,6 +38,9 @@ type claim struct {
 	due   *v1.Due
 	timer uint64
 	until time.Time
+	// asked is the time at which the last requested timer fires. A retry requests the same one, so that it finds its
+	// own timer if only the response was lost.
+	asked time.Time
 }
 
 // enqueue queues a key whose timer is a lease.
@@ -90,10 +97,12 @@ func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 
 // extend replaces the timer of a claim by one that fires later.
 func (e *Engine) extend(ctx context.Context, c *claim) error {
-	until := e.deps.Clock.Now().Add(claimFor)
-	timer, err := e.deps.Client.ReplaceTimer(ctx, c.due, until, c.timer)
+	if now := e.deps.Clock.Now(); c.asked.Sub(now) <= claimFor*2/3 {
+		c.asked = now.Add(claimFor)
+	}
+	timer, err := e.deps.Client.ReplaceTimer(ctx, c.due, c.asked, c.timer)
 	if err == nil {
-		c.timer, c.until = timer, until
+		c.timer, c.until = timer, c.asked
 	}
 	return err
 }
@@ -109,4 +118,13 @@ func (e *Engine) renew(ctx context.Context, a *attempt) error {
 		return err
 	}
 	return nil
+}
+
+// giveBack returns a claimed key to the broker, which delivers it again after a pause. Otherwise five drains while its
+// result finds no room would be poison. If it fails, the claim brings the key back.
+func (e *Engine) giveBack(ctx context.Context, c claim, pause time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+	defer cancel()
+	c.due.Unended--
+	_, _ = e.deps.Client.ReplaceTimer(ctx, c.due, e.deps.Clock.Now().Add(pause), c.timer)
 }
