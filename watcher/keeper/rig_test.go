@@ -51,7 +51,7 @@ type rig struct {
 
 // count counts the writes.
 func (r *rig) count(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return kubetest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		if before := r.before.Load(); before != nil {
 			(*before)(request)
 		}
@@ -209,10 +209,6 @@ func (r *rig) sidecarRuns(ctx context.Context, watcher string) {
 	}}
 	suitetest.Must(r.core.Pods(r.namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}))
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func newRig(ctx context.Context) *rig {
 	GinkgoHelper()

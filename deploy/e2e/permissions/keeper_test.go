@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
@@ -24,7 +25,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		account           *world.Account
 	)
 	// mayDelete is a permission that keeper does not have, so that only the policy can deny it.
-	mayDelete := rule("", "configmaps", "delete")
+	mayDelete := kubetest.May("", "configmaps", "delete")
 
 	BeforeAll(func(ctx SpecContext) {
 		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
@@ -212,7 +213,7 @@ var _ = Describe("The service account of keeper --credentials", Ordered, func() 
 		install(ctx, render(ctx, namespace, []string{"credentials.yaml"}, "credentials.namespaces."+namespace+"[0]=rules"))
 		// This is more than the chart grants, so that only the policy can deny it.
 		account = env.Cluster.Account(ctx, namespace, "curl-me-that-credentials",
-			rule("", "secrets", "create", "get", "update", "patch", "delete"))
+			kubetest.May("", "secrets", "create", "get", "update", "patch", "delete"))
 		for _, name := range []string{"curl-me-that-credentials", "other"} {
 			Expect(world.ErrorOf(env.Cluster.Client.CoreV1().Secrets(namespace).Create(ctx,
 				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))).

@@ -30,8 +30,8 @@ func having(fields string) string { return "container: {name: x, image: x, " + f
 
 // sidecars and pods are the permissions to set sidecars.
 var (
-	sidecars = rule("watch.x-kv8s.io", "watchers", "create")
-	pods     = rule("", "pods", "create")
+	sidecars = kubetest.May("watch.x-kv8s.io", "watchers", "create")
+	pods     = kubetest.May("", "pods", "create")
 )
 
 // as returns a client for the namespace's Watchers that uses an account with these permissions.

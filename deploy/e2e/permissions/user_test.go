@@ -36,7 +36,7 @@ var _ = Describe("A user", Ordered, func() {
 		in = enabled(ctx, kubetest.Watchers(ctx, GinkgoTB(), env.Cluster.Config))
 		install(ctx, within(in.namespace,
 			render(ctx, in.namespace, []string{"admission-watchers.yaml"}, "keeper.enabled=true")))
-		theirs = in.as(ctx, "editor", rule("watch.x-kv8s.io", "watchers", "create", "patch", "get", "delete"))
+		theirs = in.as(ctx, "editor", kubetest.May("watch.x-kv8s.io", "watchers", "create", "patch", "get", "delete"))
 		in.watcher(ctx, "errors", logs)
 		Eventually(ctx, func() error { return tryWatcher(ctx, theirs, simple) }).
 			Should(HaveOccurred(), "the policy is in force")
@@ -123,7 +123,7 @@ var _ = Describe("A user", Ordered, func() {
 	})
 
 	It("may set any sidecar with permission to use watchers/privileged", func(ctx SpecContext) {
-		theirs := in.as(ctx, "operator", sidecars, pods, rule("watch.x-kv8s.io", "watchers/privileged", "use"))
+		theirs := in.as(ctx, "operator", sidecars, pods, kubetest.May("watch.x-kv8s.io", "watchers/privileged", "use"))
 		for what, spec := range beyondBaseline {
 			Eventually(ctx, func() error { return tryWatcher(ctx, theirs, spec) }).Should(Succeed(), what)
 		}

@@ -4,11 +4,13 @@ package kubetest
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -28,6 +30,17 @@ func Config(tb testing.TB) *rest.Config {
 	}
 	config.QPS, config.Burst = -1, 0
 	return config
+}
+
+// RoundTripper sends a request, for rest.Config.Wrap.
+type RoundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// May returns the permission to use a resource.
+func May(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
 // Namespace creates a namespace until the test ends, and returns its name.

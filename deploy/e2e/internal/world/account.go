@@ -14,39 +14,36 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
 // WatcherRules returns the permissions that the watcher needs in a watched namespace.
 func WatcherRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("", "configmaps", "list", "watch"),
-		rule("", "events", "create"),
-		rule("coordination.k8s.io", "leases", "get", "create", "update"),
+		kubetest.May("", "configmaps", "list", "watch"),
+		kubetest.May("", "events", "create"),
+		kubetest.May("coordination.k8s.io", "leases", "get", "create", "update"),
 	}
-}
-
-func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
 }
 
 // WriterRules returns the permissions that the writer needs in a watched namespace.
 func WriterRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("", "configmaps", "get", "patch"),
-		rule("", "events", "create", "get", "patch"),
+		kubetest.May("", "configmaps", "get", "patch"),
+		kubetest.May("", "events", "create", "get", "patch"),
 	}
 }
 
 // KeeperRules returns the permissions that keeper needs in a namespace.
 func KeeperRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		rule("watch.x-kv8s.io", "watchers", "list", "watch"),
-		rule("watch.x-kv8s.io", "watchers/status", "patch"),
-		rule("watch.x-kv8s.io", "watchers/finalizers", "update"),
-		rule("", "configmaps", "list", "watch", "create", "patch"),
-		rule("", "events", "create"),
-		rule("coordination.k8s.io", "leases", "get", "create", "update"),
+		kubetest.May("watch.x-kv8s.io", "watchers", "list", "watch"),
+		kubetest.May("watch.x-kv8s.io", "watchers/status", "patch"),
+		kubetest.May("watch.x-kv8s.io", "watchers/finalizers", "update"),
+		kubetest.May("", "configmaps", "list", "watch", "create", "patch"),
+		kubetest.May("", "events", "create"),
+		kubetest.May("coordination.k8s.io", "leases", "get", "create", "update"),
 	}
 }
 
@@ -59,7 +56,7 @@ func (c *Cluster) With(account string, rules ...rbacv1.PolicyRule) func(ctx cont
 
 // KeeperWithSidecars returns a function for Options.Kubeconfigs: an account with the permissions for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
-	return c.With("curl-me-that-keeper", append(KeeperRules(), rule("", "pods", "list", "watch"))...)
+	return c.With("curl-me-that-keeper", append(KeeperRules(), kubetest.May("", "pods", "list", "watch"))...)
 }
 
 // LeastRights gives each service with access to Kubernetes an account with minimal permissions.

@@ -34,10 +34,6 @@ func TestCredentials(t *testing.T) { suitetest.Run(t, "Credentials") }
 // own is the prefix of keeper's metrics, and patience is how long rights may take to take effect.
 const own, patience = "curlmethat_keeper_", time.Minute
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 var _ = Describe("keeper --credentials", func() {
 	const hidden = "s3cr3t-value"
 	var (
@@ -49,10 +45,8 @@ var _ = Describe("keeper --credentials", func() {
 		writes        int
 		fail          func(*http.Request) bool
 	)
-	secretsRule := func(verbs ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: verbs}
-	}
-	eventsRule := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}}
+	secretsRule := func(verbs ...string) rbacv1.PolicyRule { return kubetest.May("", "secrets", verbs...) }
+	eventsRule := kubetest.May("", "events", "create")
 
 	grant := func(ctx context.Context, namespace string, rules ...rbacv1.PolicyRule) {
 		GinkgoHelper()
@@ -104,7 +98,7 @@ var _ = Describe("keeper --credentials", func() {
 		as.Impersonate.UserName = "system:serviceaccount:" + release + ":credentials"
 		writes, fail = 0, func(*http.Request) bool { return false }
 		as.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
+			return kubetest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 				if fail(r) {
 					return nil, fmt.Errorf("no connection")
 				}
