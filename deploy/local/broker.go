@@ -1,8 +1,6 @@
 package local
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -11,65 +9,49 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 )
 
 // maxPayload is the maximum size of a message in bytes. It fits a body of 1,000,000 bytes with its metadata.
 const maxPayload = 2 << 20
 
-// brokerOptions configure the NATS server in this process.
-type brokerOptions struct {
-	// Dir keeps the streams across restarts. It is created if needed.
-	Dir string
-	// Listen is a TCP address for other programs such as the nats command, or empty for
-	// none.
-	Listen string
-	// Log receives the log of the server.
-	Log zerolog.Logger
-}
-
-// broker is a running NATS server with JetStream.
-type broker struct {
-	server *server.Server
-}
-
 const readyTimeout = 10 * time.Second
 
-// startBroker runs a server and returns when it accepts connections. No other server may use the same folder, because
-// they would overwrite each other's streams.
-func startBroker(o brokerOptions) (*broker, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("start NATS in %s: %w", o.Dir, err)
+// startBroker runs a server with JetStream and returns when it accepts connections. dir keeps the streams across
+// restarts. No other server may use it, because they would overwrite each other's streams. listen is a TCP address for
+// other programs, such as the nats command (empty: none).
+func startBroker(dir, listen string, log zerolog.Logger) (*server.Server, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("start NATS in %s: %w", dir, err)
 	}
 	options := &server.Options{
 		ServerName: "curl-me-that",
 		JetStream:  true,
-		StoreDir:   o.Dir,
-		DontListen: o.Listen == "",
+		StoreDir:   dir,
+		DontListen: listen == "",
 		MaxPayload: maxPayload,
 		NoSigs:     true, // the process handles its signals itself
 		// Otherwise a disk with less than 7 GB free refuses streams with large limits, which a laptop hardly fills.
 		JetStreamMaxStore: math.MaxInt64,
 	}
-	if err := listenAt(options, o.Listen); err != nil {
+	if err := listenAt(options, listen); err != nil {
 		return nil, err
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
-		return nil, fmt.Errorf("set up NATS in %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("set up NATS in %s: %w", dir, err)
 	}
-	serverLog := &logger{log: o.Log}
+	serverLog := &logger{log: log}
 	s.SetLoggerV2(serverLog, false, false, false)
 	s.Start()
 	if !s.ReadyForConnections(readyTimeout) {
 		s.Shutdown()
 		if fatal := serverLog.fatal(); fatal != "" {
-			return nil, fmt.Errorf("start NATS in %s: %s", o.Dir, fatal)
+			return nil, fmt.Errorf("start NATS in %s: %s", dir, fatal)
 		}
-		return nil, fmt.Errorf("start NATS in %s: not ready after %s", o.Dir, readyTimeout)
+		return nil, fmt.Errorf("start NATS in %s: not ready after %s", dir, readyTimeout)
 	}
-	return &broker{server: s}, nil
+	return s, nil
 }
 
 // listenAt sets the TCP address. It tries to listen first, because the server would only log an error.
@@ -91,31 +73,4 @@ func listenAt(options *server.Options, address string) error {
 		options.Port = server.RANDOM_PORT
 	}
 	return probe.Close()
-}
-
-// Dial returns the option that connects a client in this process.
-func (b *broker) Dial() nats.Option { return nats.InProcessServer(b.server) }
-
-// URL returns the address for other programs, or "" if there is none.
-func (b *broker) URL() string {
-	if addr := b.server.Addr(); addr != nil {
-		return "nats://" + addr.String()
-	}
-	return ""
-}
-
-// Stop stops the server and waits until it has ended.
-func (b *broker) Stop(ctx context.Context) error {
-	b.server.Shutdown()
-	done := make(chan struct{})
-	go func() {
-		b.server.WaitForShutdown()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return errors.New("stop NATS: timed out")
-	}
 }

@@ -1,81 +1,70 @@
 package local
 
 import (
-	"context"
 	"net"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/rs/zerolog"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-func started(o brokerOptions) *broker {
+// started runs a broker with the streams in dir.
+func started(dir, listen string) *server.Server {
 	GinkgoHelper()
-	o.Log = zerolog.New(GinkgoWriter)
-	b, err := startBroker(o)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) error { return b.Stop(ctx) })
+	b := suitetest.Must(startBroker(dir, listen, zerolog.New(GinkgoWriter)))
+	DeferCleanup(b.WaitForShutdown)
+	DeferCleanup(b.Shutdown)
 	return b
 }
 
 func connect(url string, options ...nats.Option) jetstream.JetStream {
 	GinkgoHelper()
-	nc, err := nats.Connect(url, options...)
-	Expect(err).NotTo(HaveOccurred())
+	nc := suitetest.Must(nats.Connect(url, options...))
 	DeferCleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	Expect(err).NotTo(HaveOccurred())
-	return js
+	return suitetest.Must(jetstream.New(nc))
 }
 
 var _ = Describe("The embedded broker", func() {
 	It("keeps streams across a restart, and listens on no port by default", func(ctx SpecContext) {
 		dir := GinkgoT().TempDir()
-		first := started(brokerOptions{Dir: dir})
-		Expect(first.URL()).To(BeEmpty())
-		_, err := connect("", first.Dial()).
-			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(first.Stop(ctx)).To(Succeed())
+		first := started(dir, "")
+		Expect(first.Addr()).To(BeNil())
+		suitetest.Must(connect("", nats.InProcessServer(first)).
+			CreateStream(ctx, jetstream.StreamConfig{Name: "KEPT", Subjects: []string{"kept"}}))
+		first.Shutdown()
+		first.WaitForShutdown()
 
-		second := started(brokerOptions{Dir: dir})
-		_, err = connect("", second.Dial()).Stream(ctx, "KEPT")
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(connect("", nats.InProcessServer(started(dir, ""))).Stream(ctx, "KEPT"))
 	})
 
 	It("accepts messages with a body of 1,000,000 bytes from other programs", func(ctx SpecContext) {
-		b := started(brokerOptions{Dir: GinkgoT().TempDir(), Listen: "127.0.0.1:0"})
-		js := connect(b.URL())
-		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = js.Publish(ctx, "large", make([]byte, 1_000_000+64<<10))
-		Expect(err).NotTo(HaveOccurred())
+		js := connect("nats://" + started(GinkgoT().TempDir(), "127.0.0.1:0").Addr().String())
+		suitetest.Must(js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}}))
+		suitetest.Must(js.Publish(ctx, "large", make([]byte, 1_000_000+64<<10)))
 	})
 
 	It("accepts streams whose limits are larger than the free disk", func(ctx SpecContext) {
-		b := started(brokerOptions{Dir: GinkgoT().TempDir()})
-		_, err := connect("", b.Dial()).CreateStream(ctx, jetstream.StreamConfig{
-			Name: "LARGE", Subjects: []string{"large"}, MaxBytes: 1 << 60,
-		})
-		Expect(err).NotTo(HaveOccurred())
+		suitetest.Must(connect("", nats.InProcessServer(started(GinkgoT().TempDir(), ""))).CreateStream(ctx,
+			jetstream.StreamConfig{Name: "LARGE", Subjects: []string{"large"}, MaxBytes: 1 << 60}))
 	})
 
-	It("reports an invalid address with one sentence", func(ctx SpecContext) {
-		taken, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		Expect(err).NotTo(HaveOccurred())
+	It("reports an address or a folder that it cannot use with one sentence", func(ctx SpecContext) {
+		taken := suitetest.Must((&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"))
 		DeferCleanup(taken.Close)
-		_, err = startBroker(brokerOptions{Dir: GinkgoT().TempDir(), Listen: taken.Addr().String()})
-		Expect(err).To(MatchError(ContainSubstring("address already in use")))
-		for _, wrong := range []string{"4222", "localhost", "localhost:x", "localhost:70000"} {
-			_, err = startBroker(brokerOptions{Dir: GinkgoT().TempDir(), Listen: wrong})
-			Expect(err).To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
+		try := func(dir, listen string) error {
+			_, err := startBroker(dir, listen, zerolog.Nop())
+			return err
 		}
-	})
-
-	It("reports a folder that it cannot use", func() {
-		_, err := startBroker(brokerOptions{Dir: "/dev/null/nats", Log: zerolog.New(GinkgoWriter)})
-		Expect(err).To(MatchError(ContainSubstring("/dev/null/nats")))
+		Expect(try(GinkgoT().TempDir(), taken.Addr().String())).To(MatchError(ContainSubstring("address already in use")))
+		for _, wrong := range []string{"4222", "localhost", "localhost:x", "localhost:70000"} {
+			Expect(try(GinkgoT().TempDir(), wrong)).
+				To(MatchError(`--nats-listen: "` + wrong + `" is not an address such as 127.0.0.1:4222`))
+		}
+		Expect(try("/dev/null/nats", "")).To(MatchError(ContainSubstring("/dev/null/nats")))
 	})
 })

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
@@ -78,19 +80,22 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	c.Fetcher.TrustedKeys = c.Writer.TrustedKeys
 	kube.BridgeKlog(log.Level(max(zerolog.WarnLevel, log.GetLevel())))
 
-	nats, err := startBroker(brokerOptions{Dir: filepath.Join(data.Dir, "nats"), Listen: c.NATSListen, Log: log})
+	broker, err := startBroker(filepath.Join(data.Dir, "nats"), c.NATSListen, log)
 	if err != nil {
 		return err
 	}
-	defer stop(ctx, &err, nats.Stop)
-	system.NATS = nats.URL()
+	defer broker.WaitForShutdown()
+	defer broker.Shutdown()
+	if address := broker.Addr(); address != nil {
+		system.NATS = "nats://" + address.String()
+	}
 	if c.ours { // curlctl then needs only the kubeconfig, and finds no address of an earlier run
 		if err := controlplane.WriteNATS(system.NATS, system.Kubeconfig); err != nil {
 			return err
 		}
 	}
 	a := &assembly{
-		config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), nats: nats,
+		config: &c, log: log, health: process.NewHealth(), registry: prometheus.NewRegistry(), broker: broker,
 		slowStart: slowStart,
 	}
 	a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -133,7 +138,7 @@ type assembly struct {
 	log      zerolog.Logger
 	health   *process.Health
 	registry *prometheus.Registry
-	nats     *broker
+	broker   *server.Server
 	// slowStart is when the log says which parts are not ready.
 	slowStart time.Duration
 }
@@ -204,11 +209,11 @@ func (a *assembly) run(ctx context.Context, name string, serve func(context.Cont
 		// Services share some metrics, such as those of watches.
 		Metrics: prometheus.WrapRegistererWith(prometheus.Labels{"service": name}, a.registry),
 	}
-	broker := &process.NATSOptions{URL: embeddedURL, Dial: a.nats.Dial()}
+	options := &process.NATSOptions{URL: embeddedURL, Dial: nats.InProcessServer(a.broker)}
 	if name == keeperName {
-		broker = nil
+		options = nil
 	}
-	if err := rt.Run(ctx, name, broker, serve); err != nil {
+	if err := rt.Run(ctx, name, options, serve); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil

@@ -24,7 +24,7 @@ var _ = It("A start that takes long names what it waits for, whatever the log le
 	Expect(config.Validate()).To(Succeed())
 	a := &assembly{
 		config: &config, log: zerolog.New(output).Level(zerolog.ErrorLevel), health: health,
-		registry: prometheus.NewRegistry(), nats: started(brokerOptions{Dir: GinkgoT().TempDir()}),
+		registry: prometheus.NewRegistry(), broker: started(GinkgoT().TempDir(), ""),
 		slowStart: time.Millisecond,
 	}
 	serving, stop := context.WithCancel(ctx)
