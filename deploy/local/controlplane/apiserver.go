@@ -24,7 +24,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		return fmt.Errorf("read the kubeconfig of the control plane: %w", err)
 	}
 	config.Timeout = requestTimeout
-	server, err := c.data.start(c.programs.APIServer(), "kube-apiserver", c.data.apiServerFlags(c.port)...)
+	server, err := c.data.start(c.assets, apiServerProgram, c.data.apiServerFlags(c.port)...)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the socket of an earlier etcd: %w", err)
 	}
-	etcd, err := c.data.start(c.programs.Etcd(), "etcd", c.data.etcdFlags()...)
+	etcd, err := c.data.start(c.assets, etcdProgram, c.data.etcdFlags()...)
 	if err != nil {
 		return err
 	}

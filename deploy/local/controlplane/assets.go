@@ -21,50 +21,40 @@ const EnvDir = "KUBEBUILDER_ASSETS"
 // ErrMissing means that a folder lacks one of the programs.
 var ErrMissing = errors.New("control plane binary missing")
 
-// Programs are etcd, kube-apiserver and kubectl in one folder. A demo needs no kubectl.
-type Programs struct {
-	Dir string
-}
+// Programs of the control plane. A demo needs no kubectl.
+const (
+	etcdProgram      = "etcd"
+	apiServerProgram = "kube-apiserver"
+	kubectlProgram   = "kubectl"
+)
 
-// Etcd returns the path of etcd.
-func (p Programs) Etcd() string { return filepath.Join(p.Dir, "etcd") }
-
-// APIServer returns the path of kube-apiserver.
-func (p Programs) APIServer() string { return filepath.Join(p.Dir, "kube-apiserver") }
-
-// Kubectl returns the path of kubectl.
-func (p Programs) Kubectl() string { return filepath.Join(p.Dir, "kubectl") }
-
-// FindPrograms finds the programs in the folder KUBEBUILDER_ASSETS, or beside this program, where make puts them.
-func FindPrograms() (Programs, error) {
-	dir := os.Getenv(EnvDir)
-	if dir == "" {
+// FindPrograms returns the folder with the programs: KUBEBUILDER_ASSETS, or that of this program, where make puts them.
+func FindPrograms() (dir string, err error) {
+	if dir = os.Getenv(EnvDir); dir == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return Programs{}, fmt.Errorf("find this program: %w", err)
+			return "", fmt.Errorf("find this program: %w", err)
 		}
 		dir = filepath.Dir(self)
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return Programs{}, fmt.Errorf("resolve the folder of the control plane: %w", err)
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", fmt.Errorf("resolve the folder of the control plane: %w", err)
 	}
-	found := Programs{Dir: dir}
-	for _, path := range []string{found.Etcd(), found.APIServer()} {
-		if _, err := exec.LookPath(path); err != nil {
-			return Programs{}, fmt.Errorf("%w: %w: set %s to a folder with etcd and kube-apiserver, such as from "+
+	for _, name := range []string{etcdProgram, apiServerProgram} {
+		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("%w: %w: set %s to a folder with etcd and kube-apiserver, such as from "+
 				"setup-envtest, or run `make demo` in a checkout", ErrMissing, err, EnvDir)
 		}
 	}
-	return found, nil
+	return dir, nil
 }
 
 // Kubectl returns the path of a kubectl on this machine.
 func Kubectl() (path string, ok bool) {
-	path, err := exec.LookPath("kubectl")
+	path, err := exec.LookPath(kubectlProgram)
 	if err != nil {
-		found, _ := FindPrograms() // nobody runs a demo without
-		path, err = exec.LookPath(found.Kubectl())
+		dir, _ := FindPrograms() // nobody runs a demo without
+		path, err = exec.LookPath(filepath.Join(dir, kubectlProgram))
 	}
 	return path, err == nil
 }

@@ -37,10 +37,10 @@ type Options struct {
 
 // ControlPlane is a running etcd and kube-apiserver. Its methods may be called from several goroutines.
 type ControlPlane struct {
-	programs Programs
-	data     dataDir
-	port     int
-	failed   chan error
+	assets string // the folder with the programs
+	data   dataDir
+	port   int
+	failed chan error
 
 	mu        sync.Mutex // serialises the methods that start or stop processes
 	etcd      *process
@@ -55,7 +55,7 @@ func Start(ctx context.Context, options Options) (c *ControlPlane, err error) {
 		options.Progress = io.Discard
 	}
 	c = &ControlPlane{failed: make(chan error, 2)}
-	if c.programs, err = FindPrograms(); err != nil {
+	if c.assets, err = FindPrograms(); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -141,8 +141,8 @@ func (c *ControlPlane) discard() error {
 	return c.data.Close()
 }
 
-// Assets returns the programs of the control plane.
-func (c *ControlPlane) Assets() Programs { return c.programs }
+// Assets returns the folder with the programs of the control plane.
+func (c *ControlPlane) Assets() string { return c.assets }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return c.data.kubeconfig() }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -25,15 +26,15 @@ type process struct {
 	log string
 }
 
-// start runs a program in the folder, with its own log.
-func (d dataDir) start(path, name string, args ...string) (*process, error) {
+// start runs a program of a folder in this one, with its own log.
+func (d dataDir) start(assets, name string, args ...string) (*process, error) {
 	p := &process{log: d.path("logs", name+".log")}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(filepath.Join(assets, name), args...)
 	cmd.Dir = d.Dir
 	// Variables of the shell, such as ETCD_… and proxies, must not affect the program.
 	cmd.Env = []string{}

@@ -123,7 +123,7 @@ const asProgram = "CONTROL_PLANE_PROGRAM"
 
 var (
 	binary   string
-	binaries controlplane.Programs
+	binaries string
 )
 
 var _ = BeforeSuite(func() {
@@ -140,7 +140,7 @@ func run(variables []string, args ...string) *gexec.Session {
 			command.Env = append(command.Env, variable)
 		}
 	}
-	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries.Dir, asProgram+"=yes")
+	command.Env = append(command.Env, controlplane.EnvDir+"="+binaries, asProgram+"=yes")
 	command.Env = append(command.Env, variables...)
 	session := suitetest.Must(gexec.Start(command, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })

@@ -93,7 +93,7 @@ func runWithControlPlane(ctx context.Context, dataDir string, args []string) err
 	go reportFailure(plane, ended)
 	err = runChild(ctx, args, []string{
 		clientcmd.RecommendedConfigPathEnvVar + "=" + plane.Kubeconfig(),
-		controlplane.EnvDir + "=" + plane.Assets().Dir,
+		controlplane.EnvDir + "=" + plane.Assets(),
 	})
 	close(ended)
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
