@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -234,7 +235,14 @@ var _ = Describe("The metrics of a watcher", func() {
 		i := w.watch(func(o *options) {
 			o.config.Workers = 1
 			o.cluster = rest.CopyConfig(o.cluster)
-			o.cluster.Wrap(func(next http.RoundTripper) http.RoundTripper { return &slow{next: next, until: held.Done()} })
+			o.cluster.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return kubetest.RoundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/events") {
+						<-held.Done()
+					}
+					return next.RoundTrip(r)
+				})
+			})
 		}).awaitReady()
 		w.create(ctx, "bad", "not correct")
 		Eventually(i.Value(`workqueue_longest_running_processor_seconds{name="watcher"}`)).Should(BeNumerically(">", 0))
@@ -300,19 +308,3 @@ var _ = Describe("The metrics of a watcher", func() {
 		Expect(suitetest.MetricProblems(i.Metrics, definitions)).To(BeEmpty())
 	})
 })
-
-// slow delays the writes of Events.
-type slow struct {
-	next  http.RoundTripper
-	until <-chan struct{}
-}
-
-func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/events") {
-		select {
-		case <-s.until:
-		case <-r.Context().Done():
-		}
-	}
-	return s.next.RoundTrip(r)
-}

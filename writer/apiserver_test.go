@@ -174,28 +174,20 @@ var _ = Describe("Objects whose requests fail while the API server is ready", fu
 
 // watchReadiness polls the readiness of the writer. The result reports whether it was ready in each poll.
 func watchReadiness() (always func() bool) {
-	stop, ended, ready := make(chan struct{}), make(chan struct{}), true
+	stop, ready := make(chan struct{}), make(chan bool)
 	go func() {
-		defer close(ended)
-		for ticker := time.NewTicker(10 * time.Millisecond); ; {
+		for always := true; ; always = always && w.Health.Ready() {
 			select {
 			case <-stop:
-				ticker.Stop()
+				ready <- always
 				return
-			case <-ticker.C:
-				ready = ready && w.Health.Ready()
+			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}()
-	end := sync.OnceFunc(func() {
-		close(stop)
-		<-ended
-	})
-	DeferCleanup(end)
-	return func() bool {
-		end()
-		return ready
-	}
+	always = sync.OnceValue(func() bool { close(stop); return <-ready })
+	DeferCleanup(func() { always() })
+	return always
 }
 
 // owners returns owner references that take about that many bytes. No garbage collector removes the object.

@@ -58,7 +58,7 @@ type calls struct {
 }
 
 func (c *calls) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return kubetest.RoundTripper(func(r *http.Request) (*http.Response, error) {
 		c.mu.Lock()
 		c.largest.Store(max(c.largest.Load(), r.ContentLength))
 		tamper := c.tamper
@@ -113,7 +113,3 @@ func kindOf(r *http.Request) string {
 	}
 	return r.Method + " " + resource
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
