@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("The command line", func() {
-	It("reports an invalid flag in one sentence with its name", func() {
+	It("reports an invalid flag in one sentence with its name", func(ctx SpecContext) {
 		for _, mistake := range []string{
 			"concurrency=0", "concurrency=100000", "concurrency=many", "per-host=0",
 			"namespace-share=1.5", "max-body=0", "trusted-keys=/dev/null",
@@ -25,7 +25,10 @@ var _ = Describe("The command line", func() {
 			"allow-host=a b", "allow-port=70000",
 		} {
 			flag, _, _ := strings.Cut(mistake, "=")
-			_, err := execute("--" + mistake)
+			cmd := fetcher.Command()
+			cmd.SetArgs([]string{"--" + mistake})
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			err := cmd.ExecuteContext(ctx)
 			Expect(err).To(MatchError(ContainSubstring("--" + flag)))
 			Expect(err.Error()).NotTo(ContainSubstring("\n"))
 		}

@@ -1,7 +1,6 @@
 package fetcher_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -102,15 +101,3 @@ var _ = Describe("Run", func() {
 		Expect(fetcher.Run(ctx, rt, cfg)).To(MatchError(ContainSubstring("GOMEMLIMIT")))
 	})
 })
-
-// execute runs a command line and returns its output and error.
-func execute(args ...string) (string, error) {
-	cmd := fetcher.Command()
-	var out bytes.Buffer
-	cmd.SetOut(&out)
-	cmd.SetErr(&out)
-	cmd.SetArgs(args)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(context.Background())
-	return out.String(), err
-}

@@ -31,14 +31,12 @@ func (d deadlined) SetDeadline(t time.Time) error {
 
 var _ = Describe("a name", func() {
 	var (
-		names *suitetest.DNS
-		trap  canary
-		raw   string
-		cfg   egress.Config
+		trap canary
+		raw  string
+		cfg  egress.Config
 	)
 
 	BeforeEach(func() {
-		names = suitetest.NewDNS()
 		trap = startCanary()
 		raw = fmt.Sprintf("http://data.example.com:%d/", trap.Port)
 		// Only the address rule protects the canary.
@@ -47,7 +45,7 @@ var _ = Describe("a name", func() {
 
 	It("is checked again if its address changes after the dry run", func(ctx SpecContext) {
 		names.Rebind("data.example.com", []string{public}, []string{"127.0.0.1"})
-		gate := must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
+		gate := suitetest.Must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
 
 		Expect(verdict(ctx, gate, raw)).To(Succeed())
 		Expect(attempt(ctx, gate, raw)).To(MatchError(egress.ErrDenied))
@@ -56,7 +54,7 @@ var _ = Describe("a name", func() {
 
 	It("leads only to the public ones of several addresses", func(ctx SpecContext) {
 		names.Set("data.example.com", "127.0.0.1", public, "::1", "10.1.2.3")
-		gate, held := newGate(cfg, names)
+		gate, held := newGate(cfg)
 
 		err := attempt(ctx, gate, raw)
 
@@ -70,8 +68,8 @@ var _ = Describe("a name", func() {
 	It("is left to a proxy only if all of its addresses are allowed", func(ctx SpecContext) {
 		names.Set("data.example.com", public, "127.0.0.1")
 		names.Set("www.example.com", public, "93.184.216.35")
-		gate, _ := newGate(egress.Config{}, names)
-		forProxy := func(raw string) error { return gate.For("team-a").CheckForProxy(ctx, must(url.Parse(raw))) }
+		gate, _ := newGate(egress.Config{})
+		forProxy := func(raw string) error { return gate.For("team-a").CheckForProxy(ctx, suitetest.Must(url.Parse(raw))) }
 
 		for raw, reason := range map[string]string{
 			"http://www.example.com/": "all addresses of www.example.com are permitted",
@@ -88,7 +86,7 @@ var _ = Describe("a name", func() {
 	DescribeTable("is checked at the dial, however it was parsed",
 		func(ctx SpecContext, addr string, rule egress.Rule) {
 			names.SetOther(public)
-			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}}, names)
+			gate, held := newGate(egress.Config{DenyHosts: []string{"*.bad.example"}})
 
 			_, err := gate.For("team-a").DialContext(ctx, "tcp", addr)
 
@@ -105,7 +103,7 @@ var _ = Describe("a name", func() {
 	)
 
 	It("in a URL is checked, however the URL was parsed", func() {
-		gate, _ := newGate(egress.Config{}, names)
+		gate, _ := newGate(egress.Config{})
 		Expect(gate.For("team-a").CheckURL(&url.URL{Scheme: "ftp", Host: "data.example.com"})).
 			To(Equal(&egress.DeniedError{Rule: egress.RuleScheme}))
 	})
@@ -116,7 +114,7 @@ var _ = Describe("a name", func() {
 			many = append(many, fmt.Sprintf("93.184.216.%d", i+1))
 		}
 		names.Set("data.example.com", many...)
-		gate, held := newGate(egress.Config{}, names)
+		gate, held := newGate(egress.Config{})
 
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())
 		Expect(held.attempts()).To(HaveLen(16))
@@ -129,7 +127,7 @@ var _ = Describe("a name", func() {
 			}
 			return all
 		}
-		gate, _ := newGate(egress.Config{}, names)
+		gate, _ := newGate(egress.Config{})
 		names.Set("data.example.com", many(200)...)
 		Expect(attempt(ctx, gate, "http://data.example.com/")).To(MatchError(egress.ErrDenied))
 		names.Set("data.example.com", many(300)...)
@@ -138,7 +136,7 @@ var _ = Describe("a name", func() {
 	})
 
 	It("is looked up from the root, so that no name of the cluster shadows it", func(ctx SpecContext) {
-		gate, _ := newGate(egress.Config{}, names)
+		gate, _ := newGate(egress.Config{})
 		names.Set("data.example.com", public)
 		var asked []string
 		traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -150,7 +148,7 @@ var _ = Describe("a name", func() {
 	})
 
 	It("gives different errors if it is unknown and if it is denied", func(ctx SpecContext) {
-		gate, _ := newGate(egress.Config{}, names)
+		gate, _ := newGate(egress.Config{})
 
 		err := attempt(ctx, gate, "http://nobody.example.com/")
 
@@ -160,14 +158,15 @@ var _ = Describe("a name", func() {
 	})
 
 	It("behind a silent resolver fails after the dial timeout", func(ctx SpecContext) {
-		silent := must(new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0"))
+		silent := suitetest.Must(new(net.ListenConfig).ListenPacket(ctx, "udp", "127.0.0.1:0"))
 		DeferCleanup(silent.Close)
 		deadlines := make(chan time.Time, 64)
 		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "udp", silent.LocalAddr().String())
 			return deadlined{conn, deadlines}, err
 		}}
-		gate := must(egress.New(egress.Config{}, egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond}))
+		deps := egress.Deps{Resolver: resolver, DialTimeout: 50 * time.Millisecond}
+		gate := suitetest.Must(egress.New(egress.Config{}, deps))
 
 		start := time.Now()
 		Expect(attempt(ctx, gate, "http://data.example.com/")).NotTo(Succeed())

@@ -39,9 +39,8 @@ var _ = Describe("policies of namespaces", func() {
 
 	start := func(cfg egress.Config) *egress.Gate {
 		GinkgoHelper()
-		names := suitetest.NewDNS()
 		names.SetOther(public)
-		return must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
+		return suitetest.Must(egress.New(cfg, egress.Deps{File: path, Resolver: names.Resolver()}))
 	}
 
 	allows := func(gate *egress.Gate, namespace, raw string) bool {
@@ -102,10 +101,8 @@ var _ = Describe("policies of namespaces", func() {
 		func(content, text string) {
 			write(content)
 
-			_, err := egress.New(egress.Config{}, egress.Deps{File: path})
-
-			Expect(err).To(MatchError(HavePrefix("set up egress policy: read " + path + ": ")))
-			Expect(err).To(MatchError(ContainSubstring(text)))
+			Expect(egress.New(egress.Config{}, egress.Deps{File: path})).Error().
+				To(And(MatchError(HavePrefix("set up egress policy: read "+path+": ")), MatchError(ContainSubstring(text))))
 		},
 		Entry("empty", "", `no list "policies"`),
 		Entry("only comments", "# nothing\n", `no list "policies"`),

@@ -51,12 +51,11 @@ var _ = Describe("the default policy", func() {
 			title += fmt.Sprintf(" at %q", v.Resolves)
 		}
 		It("decides on "+title, func(ctx SpecContext) {
-			names := suitetest.NewDNS()
 			names.SetOther(public)
 			if v.Resolves != nil {
 				names.SetOther(v.Resolves...)
 			}
-			gate, held := newGate(egress.Config{}, names)
+			gate, held := newGate(egress.Config{})
 
 			err := attempt(ctx, gate, v.URL)
 
@@ -84,7 +83,7 @@ var _ = It("the text of a denial names the rule, but no address, port or host", 
 })
 
 var _ = It("The NetworkPolicy of the chart denies each range that the fetcher itself denies", func() {
-	file := must(os.ReadFile("../../../deploy/chart/values.yaml"))
+	file := suitetest.Must(os.ReadFile("../../../deploy/chart/values.yaml"))
 	var values struct {
 		NetworkPolicy struct {
 			PrivateCIDRs []netip.Prefix `yaml:"privateCIDRs"`

@@ -23,7 +23,6 @@ var _ = Describe("the operator's settings", func() {
 
 	DescribeTable("allow and deny hosts, ports and ranges by flag",
 		func(ctx SpecContext, cfg egress.Config, raw, expect string) {
-			names := suitetest.NewDNS()
 			names.SetOther(public)
 			names.Set("localhost", "127.0.0.1")
 			names.Set("db.team.svc", "10.96.0.7")
@@ -38,7 +37,7 @@ var _ = Describe("the operator's settings", func() {
 			names.Set("own64skip.example.com", "2a00:1:1:1:5d:b8d8:2200:0")
 			names.Set("mapped.example.com", "::ffff:93.184.216.34")
 			names.Set("nat64loop.example.com", "64:ff9b::7f00:1")
-			gate, held := newGate(cfg, names)
+			gate, held := newGate(cfg)
 
 			err := attempt(ctx, gate, raw)
 
@@ -134,10 +133,9 @@ var _ = Describe("the operator's settings", func() {
 	)
 
 	It("allow a random port of loopback by --allow-cidr alone", func(ctx SpecContext) {
-		names := suitetest.NewDNS()
 		names.Set("localhost", "127.0.0.1")
 		open := startCanary()
-		gate := must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
+		gate := suitetest.Must(egress.New(egress.Config{AllowCIDRs: loopback}, egress.Deps{Resolver: names.Resolver()}))
 
 		Expect(attempt(ctx, gate, fmt.Sprintf("http://localhost:%d/", open.Port))).To(Succeed())
 		Eventually(open.visits).Should(Receive())
@@ -148,8 +146,7 @@ var _ = Describe("the operator's settings", func() {
 		// name itself takes two questions, one for each family.
 		questions := func(ctx context.Context, cfg egress.Config) []int {
 			GinkgoHelper()
-			names := suitetest.NewDNS()
-			gate, _ := newGate(cfg, names)
+			gate, _ := newGate(cfg)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
 			dial := names.Questions()
 			reason, _ := gate.Verdict(ctx, "team-a", "http://nobody.example.com/")
@@ -162,8 +159,7 @@ var _ = Describe("the operator's settings", func() {
 		})
 
 		It("is not needed for localhost, which is in the hosts file", func(ctx SpecContext) {
-			names := suitetest.NewDNS()
-			gate, _ := newGate(egress.Config{AllowCIDRs: loopback}, names)
+			gate, _ := newGate(egress.Config{AllowCIDRs: loopback})
 			_ = attempt(ctx, gate, "http://localhost:1/")
 			Expect(verdict(ctx, gate, "http://localhost:1/")).To(Succeed())
 			Expect(names.Questions()).To(BeZero())
@@ -176,8 +172,7 @@ var _ = Describe("the operator's settings", func() {
 
 	DescribeTable("are rejected if a flag is invalid",
 		func(cfg egress.Config, text string) {
-			_, err := egress.New(cfg, egress.Deps{})
-			Expect(err).To(MatchError("set up egress policy: " + text))
+			Expect(egress.New(cfg, egress.Deps{})).Error().To(MatchError("set up egress policy: " + text))
 			Expect(cfg.Validate()).To(MatchError(text))
 		},
 		Entry(nil, egress.Config{AllowCIDRs: []string{"10.0.0.0/33"}},

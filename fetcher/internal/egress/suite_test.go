@@ -47,11 +47,16 @@ func (h *holder) attempts() []string {
 	return slices.Clone(h.seen)
 }
 
-// newGate returns a gate that uses the test's DNS server and stops every attempt.
-func newGate(cfg egress.Config, names *suitetest.DNS) (*egress.Gate, *holder) {
+// names is the DNS server of the current spec.
+var names *suitetest.DNS
+
+var _ = BeforeEach(func() { names = suitetest.NewDNS() })
+
+// newGate returns a gate that stops every attempt.
+func newGate(cfg egress.Config) (*egress.Gate, *holder) {
 	GinkgoHelper()
 	held := &holder{}
-	return must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Deny: held.deny})), held
+	return suitetest.Must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Deny: held.deny})), held
 }
 
 // attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the
@@ -87,14 +92,14 @@ type canary struct {
 // expectNoVisitor connects to the canary and expects to be its first visitor.
 func (c canary) expectNoVisitor(ctx context.Context) {
 	GinkgoHelper()
-	conn := must(new(net.Dialer).DialContext(ctx, "tcp", c.String()))
+	conn := suitetest.Must(new(net.Dialer).DialContext(ctx, "tcp", c.String()))
 	defer func() { _ = conn.Close() }()
 	Eventually(c.visits).Should(Receive(Equal(conn.LocalAddr().String())), "the canary had another visitor")
 }
 
 func startCanary() canary {
 	GinkgoHelper()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))
+	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))
 	c := canary{listener.Addr().(*net.TCPAddr), make(chan string, 16)}
 	note := func(conn net.Conn, state http.ConnState) {
 		if state == http.StateNew { // in the order of the connections
@@ -105,11 +110,4 @@ func startCanary() canary {
 	server.Start()
 	DeferCleanup(server.Close)
 	return c
-}
-
-// must returns the value of a call that must succeed.
-func must[T any](value T, err error) T {
-	GinkgoHelper()
-	Expect(err).NotTo(HaveOccurred())
-	return value
 }

@@ -35,8 +35,7 @@ var _ = Describe("a client", func() {
 			"dns": 1, "connect": 1, "tls": 1, "first_byte": 1, "transfer": 1, "total": 1,
 		}))
 
-		_, err := client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})
-		Expect(err).To(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})).Error().To(HaveOccurred())
 		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
 		Expect(observed()).To(Equal(map[get.Phase]int{
 			"dns": 2, "connect": 2, "tls": 2, "first_byte": 2, "transfer": 2, "total": 3,
@@ -47,8 +46,7 @@ var _ = Describe("a client", func() {
 		func(spoil func(*get.Config), text string) {
 			cfg := get.Defaults()
 			spoil(&cfg)
-			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
-			Expect(err).To(MatchError("set up GET: " + text))
+			Expect(get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})).Error().To(MatchError("set up GET: " + text))
 		},
 		Entry(nil, func(c *get.Config) { c.Proxy = "http://me:" + secret + "@:x" },
 			"proxy must be a URL such as http://proxy.example.com:3128"),

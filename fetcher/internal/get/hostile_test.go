@@ -37,9 +37,7 @@ var _ = Describe("the client", func() {
 			client := newClient()
 
 			start := time.Now()
-			_, err := client.Do(ctx, get.Request{URL: urlOf(serve(handle), "/")})
-
-			Expect(err).To(HaveOccurred())
+			Expect(client.Do(ctx, get.Request{URL: urlOf(serve(handle), "/")})).Error().To(HaveOccurred())
 			Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout/2))
 		},
 		Entry("silence instead of headers", sayAndHold("")),

@@ -227,8 +227,7 @@ var _ = Describe("TLS", func() {
 		cfg.CABundle = writeFile("ca.pem", other.pem())
 		client, reload := newReloading(get.Deps{})
 		request := get.Request{URL: httpsURL(serve(secured(server, respond)))}
-		_, err := client.Do(ctx, request)
-		Expect(err).To(HaveOccurred())
+		Expect(client.Do(ctx, request)).Error().To(HaveOccurred())
 
 		replace(cfg.CABundle, "no certificate")
 		Expect(reload()).To(MatchError("read " + cfg.CABundle + ": no PEM certificate in it"))
