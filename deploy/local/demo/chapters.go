@@ -142,12 +142,15 @@ func (d *demo) curlctl(ctx context.Context, out io.Writer, args ...string) error
 		return fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, append([]string{"ctl"}, args...)...)
-	cmd.Env = os.Environ()
+	cmd.Env = d.environment()
 	if d.system.Kubeconfig != "" {
 		cmd.Env = append(cmd.Env, "KUBECONFIG="+d.system.Kubeconfig)
 	}
 	if d.system.NATS != "" {
 		cmd.Env = append(cmd.Env, natsVariable+"="+d.system.NATS)
+	}
+	if d.kube.Context != "" {
+		cmd.Env = append(cmd.Env, "CURLMETHAT_KUBE_CONTEXT="+d.kube.Context)
 	}
 	var problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = out, &problem
@@ -155,4 +158,11 @@ func (d *demo) curlctl(ctx context.Context, out io.Writer, args ...string) error
 		return fmt.Errorf("run %s %s: %w: %s", d.Program, args[0], err, strings.TrimSpace(problem.String()))
 	}
 	return nil
+}
+
+// environment returns the environment of curlctl, without flags that the user has set for another installation.
+func (d *demo) environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "CURLMETHAT_") && !(d.Installed && strings.HasPrefix(variable, "CURLMETHAT_NATS_"))
+	})
 }

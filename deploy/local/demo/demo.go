@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
@@ -56,14 +56,26 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	if err != nil {
 		return err
 	}
+	given := system.ClusterKubeconfig() != ""
+	if given && !c.Installed {
+		if err := checkCluster(ctx, system.Watcher.Kube); err != nil {
+			return fmt.Errorf("use the cluster of --kubeconfig or KUBECONFIG (without them, the demo starts its own): %w", err)
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	serving, ctx := errgroup.WithContext(ctx)
-	d := &demo{Config: c, samples: samples, serving: serving}
+	d := &demo{Config: c, samples: samples, serving: serving, kube: system.Watcher.Kube}
+	if err := d.tryPort(ctx, downPort); err != nil {
+		return err
+	}
 	if err := d.serve(ctx, jokePort); err != nil {
 		return err
 	}
 	through := func(ctx context.Context, running local.System) error {
+		if !given && !c.Installed {
+			d.kube.Kubeconfig = running.Kubeconfig
+		}
 		if err := d.run(ctx, running); err != nil {
 			return err
 		}
@@ -83,12 +95,24 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	return cmp.Or(serving.Wait(), err) // a failed web server ends all else
 }
 
+// checkCluster returns why the cluster cannot be used, because services would wait for it without end.
+func checkCluster(ctx context.Context, cluster kube.Options) error {
+	config, err := cluster.UserConfig()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return controlplane.Ready(ctx, config)
+}
+
 // demo is one run of the demo.
 type demo struct {
 	Config
 	samples samples
 	serving *errgroup.Group // web servers
 	system  local.System
+	kube    kube.Options
 	client  corev1client.CoreV1Interface
 	// watchers of the namespace
 	watchers *watchv1.Namespaced
@@ -113,9 +137,9 @@ func chapters() []chapter {
 
 func (d *demo) run(ctx context.Context, running local.System) error {
 	d.system = running
-	config, err := clientcmd.BuildConfigFromFlags("", running.Kubeconfig)
+	config, err := d.kube.UserConfig()
 	if err != nil {
-		return fmt.Errorf("read kubeconfig %s: %w", running.Kubeconfig, err)
+		return err
 	}
 	if d.client, err = corev1client.NewForConfig(config); err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
