@@ -56,9 +56,10 @@ SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 EXEC = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
 # Runs a command with an API server: that of KUBECONFIG, or a temporary one, of version KUBERNETES if that is set.
-WITH_ASSETS  := KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(ASSETS))'
+PROGRAMS     := $(if $(filter /%,$(ASSETS)),,$(CURDIR)/)$(ASSETS)
+WITH_ASSETS  := KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(PROGRAMS))'
 # `bin/control-plane exec` finds the programs beside itself.
-LINK_ASSETS   = for p in etcd kube-apiserver kubectl; do [ ! -x '$(ASSETS)'/$$p ] || ln -sf '$(ASSETS)'/$$p bin/; done
+LINK_ASSETS   = for p in etcd kube-apiserver kubectl; do [ ! -x '$(PROGRAMS)'/$$p ] || ln -sf '$(PROGRAMS)'/$$p bin/; done
 WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
 
 TESTFLAGS ?=
@@ -140,7 +141,7 @@ IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 
 
 .PHONY: test
 test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
-	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)' '$(ASSETS)')
+	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)' '$(PROGRAMS)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
 	@$(IN_MEMORY) $(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)

@@ -99,7 +99,9 @@ $(PROTOC_GEN_GO):
 ifdef KUBEBUILDER_ASSETS
 ASSETS := $(KUBEBUILDER_ASSETS)
 else
-ASSETS        := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/curl-me-that/kubernetes-$(KUBERNETES_VERSION)
+CACHE         := $(or $(XDG_CACHE_HOME),$(HOME:%=%/.cache))
+# Make cannot have targets in a folder with a space.
+ASSETS        := $(if $(filter 1,$(words $(CACHE))),$(CACHE),.cache)/curl-me-that/kubernetes-$(KUBERNETES_VERSION)
 CONTROL_PLANE := $(ASSETS)/etcd $(ASSETS)/kube-apiserver $(ASSETS)/kubectl
 
 $(CONTROL_PLANE):
