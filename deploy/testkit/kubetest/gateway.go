@@ -16,12 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// RoundTripper is a function as an http.RoundTripper.
-type RoundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f RoundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // Fault handles a request instead of passing it on.
 type Fault func(pass http.Handler, w http.ResponseWriter, r *http.Request)
 
