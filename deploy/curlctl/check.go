@@ -174,11 +174,25 @@ func (c *checking) manifest(objects []corev1.ConfigMap, name string) ([]corev1.C
 			return nil, err //nolint:wrapcheck // by the caller
 		}
 		document++
-		if objects, err = c.add(objects, text); err != nil {
-			where := fmt.Sprintf("%s, document %d", name, document)
-			c.found = append(c.found, finding{ConfigMap: where, Outcome: "InvalidManifest", Detail: explained(err)})
+		for _, item := range items(text) {
+			if objects, err = c.add(objects, item); err != nil {
+				where := fmt.Sprintf("%s, document %d", name, document)
+				c.found = append(c.found, finding{ConfigMap: where, Outcome: "InvalidManifest", Detail: explained(err)})
+			}
 		}
 	}
+}
+
+// items returns the objects of a list, such as kubectl prints, or else the document.
+func items(text json.RawMessage) []json.RawMessage {
+	var list struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if json.Unmarshal(text, &list) == nil && strings.HasSuffix(list.Kind, "List") {
+		return list.Items
+	}
+	return []json.RawMessage{text}
 }
 
 // add appends an object if it is a ConfigMap or a Watcher.

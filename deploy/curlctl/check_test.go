@@ -39,6 +39,15 @@ metadata: { name: other }
 		Expect(runAs(ctx, "curlctl", time.Now, "check", "-f", "/nonexistent").code).To(Equal(1))
 	})
 
+	It("is checked if it is a list, as kubectl get prints", func(ctx SpecContext) {
+		r := checkFile(ctx, `{apiVersion: v1, kind: List, items: [
+			{apiVersion: v1, kind: ConfigMap, metadata: {name: one, annotations:
+				{x-kv8s.io/curl-me-that: 'a=http://127.0.0.1/'}}},
+			{apiVersion: v1, kind: ConfigMap, metadata: {name: two, annotations: {x-kv8s.io/curl-suspend: true}}}]}`)()
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(And(MatchRegexp(`default/one +a +would be fetched`), MatchRegexp(`document 1 +- +InvalidManifest`)))
+	})
+
 	It("is checked in all files, in folders and on standard input, with the worst exit code", func(ctx SpecContext) {
 		manifest := func(name, pairs string) string {
 			return "{apiVersion: v1, kind: ConfigMap, metadata: {name: " + name +

@@ -44,10 +44,14 @@ var _ = Describe("The program", func() {
 			{[]string{"failures", "--reason", ""}, "Timeout\n"},
 			{[]string{"status", ""}, "default/cm-001\n"},
 			{[]string{"wants", "-n", ""}, "default\n"},
+			{[]string{"status", "default/cm-001", "-n", ""}, "default\n"},
 			{[]string{"wants", "-o", ""}, "wide\n"},
 		} {
 			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, c.args...)...).out).
 				To(ContainSubstring(c.says), "%v", c.args)
+		}
+		for _, args := range [][]string{{"status", "default/cm-001", ""}, {"failures", "show", "1", ""}} {
+			Expect(runAs(ctx, "curlctl", time.Now, append([]string{"__complete"}, args...)...).out).To(HavePrefix(":"))
 		}
 		for _, shell := range []string{"bash", "zsh", "fish"} {
 			Expect(runAs(ctx, "curlctl", time.Now, "completion", shell).out).To(ContainSubstring("curlctl"))

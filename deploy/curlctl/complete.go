@@ -68,10 +68,7 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 
 // live completes with data from NATS. Without a connection there are no candidates.
 func (o *options) live(read func(context.Context, *operate.Client) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 && cmd.Name() != "replay" { // the only command with several arguments of a kind
-			return nil, silently
-		}
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
@@ -83,6 +80,16 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
 		return candidates(read(ctx, operate.NewClient(conn.JetStream))), silently
+	}
+}
+
+// first completes only the first argument.
+func first(by cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, silently
+		}
+		return by(cmd, args, to)
 	}
 }
 
@@ -101,7 +108,7 @@ func (o *options) CompleteFailures(cmd *cobra.Command, args []string, to string)
 
 // CompleteObjects lists wanted ConfigMaps as NAMESPACE/NAME.
 func (o *options) CompleteObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-	return o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name })(cmd, args, to)
+	return first(o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name }))(cmd, args, to)
 }
 
 // wanted completes with a field of wants.

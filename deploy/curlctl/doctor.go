@@ -111,10 +111,14 @@ func printFindings(out *printer.Printer, findings []doctor.Finding) error {
 		_, err := out.List(printer.Rows(findings, doctor.Finding.Row))
 		return err
 	}
+	width := 0
 	for _, f := range findings {
-		out.Linef("%-16s  %-7s  %s", f.Check, f.State, f.Detail)
+		width = max(width, len(f.Check))
+	}
+	for _, f := range findings {
+		out.Linef("%-*s  %-7s  %s", width, f.Check, f.State, f.Detail)
 		if f.Fix != "" {
-			out.Linef("%27sTo fix it: %s", "", f.Fix)
+			out.Linef("%*sTo fix it: %s", width+11, "", f.Fix)
 		}
 	}
 	return nil
@@ -147,18 +151,21 @@ func handOverCommand(o *options) *cobra.Command {
 		handed := 0
 		listed := o.Cluster().Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) {
 			state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
-			before := handed
+			found := 0
 			for key, entry := range state.Keys {
 				if entry.Annotation == annotation.Asker(from) {
-					entry.Annotation, handed = to, handed+1
+					entry.Annotation, found = to, found+1
 					state.Keys[key] = entry
 				}
 			}
-			if handed > before && err == nil {
-				err = o.Cluster().Annotate(ctx, object, annotation.StatusKey, state.String())
+			if found == 0 || err != nil {
+				return
+			}
+			if err = o.Cluster().Annotate(ctx, object, annotation.StatusKey, state.String()); err == nil {
+				handed += found
 			}
 		})
-		if err = cmp.Or(listed, err); err == nil {
+		if err = cmp.Or(listed, err); err == nil || handed > 0 {
 			s.Out.Linef("Handed over %s.", printer.Plural(handed, "key"))
 		}
 		return err

@@ -99,6 +99,7 @@ var _ = It("doctor --kubernetes names the binding that a service account lacks",
 	Eventually(ctx, func() int { return doctor().code }).Should(Equal(0), "the API server knows the bindings")
 	Expect(strings.Count(doctor().out, "has its rights")).To(Equal(3))
 
+	Expect(doctor().out).To(MatchRegexp("^rights of watcher  ok       .*\nrights of writer   ok       "))
 	Expect(doctor().out).NotTo(ContainSubstring("egress proxy"))
 	Expect(client.CoreV1().Pods(namespace).Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "fetcher", Labels: map[string]string{

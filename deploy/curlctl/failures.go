@@ -140,7 +140,7 @@ func purgeCommand(o *options) *cobra.Command {
 			}
 		}
 		removed, err := s.Client.PurgeDeadLetters(ctx, selected.DeadLetterFilter)
-		if err == nil {
+		if err == nil || removed > 0 {
 			s.Out.Linef("Removed %s.", printer.Plural(removed, "failure"))
 		}
 		return err
@@ -161,7 +161,7 @@ func showCommand(o *options) *cobra.Command {
 		Use:               "show ID",
 		Short:             "Show one failed fetch with the server's response, and the current state of its key",
 		Args:              takes(1, 1),
-		ValidArgsFunction: o.CompleteFailures,
+		ValidArgsFunction: first(o.CompleteFailures),
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			var selected keys.Selection
 			if err := selected.SetIDs(args); err != nil {

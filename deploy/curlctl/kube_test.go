@@ -281,6 +281,20 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.run(ctx, "doctor", "--annotation-keys=x").code).To(Equal(2))
 	})
 
+	It("is counted by a hand-over that fails after it", func(ctx SpecContext) {
+		status := `{"k":{"url":"https://a.example.com/","sha256":"` + pipeline.Digest("x") + `","annotation":"a.a/x"}}`
+		create(ctx, "first", map[string]string{"x-kv8s.io/curl-status": status})
+		// The other annotation is longer, so it has no room in this object.
+		const maximum, other = 256 << 10, "x-kv8s.io/curl-status" + "filler"
+		create(ctx, "second", map[string]string{
+			"x-kv8s.io/curl-status": status, "filler": strings.Repeat("x", maximum-len(other)-len(status)),
+		})
+		r := w.run(ctx, "hand-over", "--from=a.a/x", "--to=example.com/curl", "-n", namespace)
+		Expect(r.code).To(Equal(1), r.err)
+		Expect(r.out).To(Equal("Handed over 1 key.\n"))
+		Expect(r.err).To(ContainSubstring("patch ConfigMap " + namespace + "/second: "))
+	})
+
 	It("is rolled back to its former content, not to one that was only offered", func(ctx SpecContext) {
 		create(ctx, "rules", map[string]string{
 			"x-kv8s.io/curl-me-that": "k=https://a.example.com/two",

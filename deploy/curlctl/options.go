@@ -69,6 +69,7 @@ func (o *options) Offline(do task) RunE {
 			options: o, In: cmd.InOrStdin(), Out: printer.New(cmd.OutOrStdout(), o.Print),
 			Stderr: printer.New(cmd.ErrOrStderr(), printer.Options{}),
 		}
+		defer s.Stderr.EndLine()
 		return withCode(cmd.Context(), do(cmd.Context(), s, args))
 	}
 }

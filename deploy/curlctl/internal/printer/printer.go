@@ -52,11 +52,15 @@ func (o *Options) Validate() error {
 type Printer struct {
 	options Options
 	out     io.Writer
-	mu      sync.Mutex
+	// terminal: Progress prints. begun: its line has no end yet.
+	terminal, begun bool
+	mu              sync.Mutex
 }
 
 // New returns a printer.
-func New(out io.Writer, o Options) *Printer { return &Printer{options: o, out: out} }
+func New(out io.Writer, o Options) *Printer {
+	return &Printer{options: o, out: out, terminal: Terminal(out)}
+}
 
 // Terminal reports whether w is a terminal.
 func Terminal(w any) bool {
@@ -84,19 +88,36 @@ func (p *Printer) Textf(format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endLine()
 	fmt.Fprintf(p.out, format, args...)
 }
 
 // Progress returns a function that shows on a terminal how many of all are done, on one line.
 func (p *Printer) Progress(verb string, all int) func(done int) {
-	if !Terminal(p.out) {
-		return func(int) {}
-	}
 	return func(done int) {
-		p.Textf("\r%s of %s %s", Grouped(done), Grouped(all), verb)
-		if done == all {
-			p.Textf("\n")
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.terminal {
+			fmt.Fprintf(p.out, "\r%s of %s %s", Grouped(done), Grouped(all), verb)
+			p.begun = true
 		}
+		if done == all {
+			p.endLine()
+		}
+	}
+}
+
+// EndLine ends the line of an unfinished Progress.
+func (p *Printer) EndLine() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endLine()
+}
+
+func (p *Printer) endLine() {
+	if p.begun {
+		fmt.Fprintln(p.out)
+		p.begun = false
 	}
 }
 
@@ -137,33 +158,33 @@ func Rows[T any](items []T, row func(T) Row) iter.Seq2[Row, error] {
 const tableRows = 1000
 
 // List prints rows and returns their number. JSON and names are printed as rows arrive, and tables in batches of
-// tableRows.
+// tableRows. On error it prints the rows before it.
 func (p *Printer) List(rows iter.Seq2[Row, error]) (n int, err error) {
 	lines := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
-	for row, err := range rows {
-		if err != nil {
-			return n, err
-		}
-		switch p.options.Format {
-		case "json":
-			err = p.item(n, row.Object)
-		case "name":
-			p.Linef("%s", row.Name)
-		default:
-			p.line(lines, row, n == 0 && !p.options.NoHeaders)
-			if n%tableRows == tableRows-1 {
-				err = lines.Flush()
+	var row Row
+	for row, err = range rows {
+		if err == nil {
+			switch p.options.Format {
+			case "json":
+				err = p.item(n, row.Object)
+			case "name":
+				p.Linef("%s", row.Name)
+			default:
+				p.line(lines, row, n == 0 && !p.options.NoHeaders)
+				if n%tableRows == tableRows-1 {
+					err = lines.Flush()
+				}
 			}
 		}
 		if err != nil {
-			return n, err
+			break
 		}
 		n++
 	}
 	if p.options.Format == "json" {
 		p.end(n)
 	}
-	return n, lines.Flush()
+	return n, cmp.Or(err, lines.Flush())
 }
 
 // line writes a row of a table, after the names of its columns if it is the first one.
