@@ -34,17 +34,7 @@ type credentials struct {
 }
 
 // sends reports whether the server gets a credential.
-func (c credentials) sends() bool {
-	if c.entry != nil {
-		for name := range c.entry.Headers {
-			name = http.CanonicalHeaderKey(name)
-			if name != "User-Agent" && name != "Accept" {
-				return true
-			}
-		}
-	}
-	return c.token != "" || c.identity != nil && len(c.identity.Certificates) > 0
-}
+func (c credentials) sends() bool { return c.entry != nil && c.entry.sendsCredential() }
 
 func (c credentials) apply(h http.Header) {
 	if c.token != "" {
@@ -120,7 +110,7 @@ func (c *Client) Credential(namespace, raw string) string {
 	if err != nil || c.headerFiles[0] == nil && c.headerFiles[1] == nil {
 		return ""
 	}
-	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil {
+	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil && e.sendsCredential() {
 		return "the credential of " + e.Source + " is sent"
 	}
 	return sentence.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})

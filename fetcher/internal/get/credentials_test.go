@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -65,6 +66,20 @@ var _ = Describe("credentials", func() {
 			get.Request{URL: at("api.example.org", "/"), Namespace: "team-a"})
 		Expect(seen.authorizations()).To(Equal([]string{"Bearer a", "Bearer b", "Basic c", "Basic c"}))
 		Expect(seen.requests()[0].Header.Get("X-Tenant")).To(Equal("a"))
+	})
+
+	It("are none if an entry sets only what everybody sends", func(ctx SpecContext) {
+		cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf(`
+- {host: api.example.com, namespaces: [a], schemes: [http], ports: [%[1]d], headers: {user-agent: a, Accept: b}}
+- {host: api.example.com, namespaces: [b], schemes: [http], ports: [%[1]d], headers: {User-Agent: a, X-Key: b}}
+`, port))
+		client := newClient()
+		for namespace, sent := range map[string]bool{"a": false, "b": true} {
+			response, err := client.Do(ctx, get.Request{URL: at("api.example.com", "/"), Namespace: namespace})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(response.Credential).To(Equal(sent))
+			Expect(strings.Contains(client.Credential(namespace, at("api.example.com", "/")), "is sent")).To(Equal(sent))
+		}
 	})
 
 	DescribeTable("are sent to the host of the URL only:", func(ctx SpecContext, target func() string, sent ...string) {

@@ -96,7 +96,7 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) (_ Response,
 		x.decided = true
 		return Response{}, nil, err
 	}
-	x.credential = x.credential || entry != nil
+	x.credential = x.credential || secrets.sends()
 	response, next, err := x.withConditions(ctx, u, secrets)
 	if x.status == http.StatusUnauthorized {
 		if other, found := x.client.replace(ctx, secrets); found {

@@ -3,15 +3,18 @@ package get
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -21,14 +24,20 @@ import (
 )
 
 // headerFile is a list of headers per host in file order.
-type headerFile struct{ entries []*headerEntry }
+type headerFile struct {
+	entries []*headerEntry
+	// byHost has the numbers of the entries for one host, and patterns those of the others. A file of teams may have
+	// thousands of entries, and every GET looks for its own.
+	byHost   map[string][]uint32
+	patterns []uint32
+}
 
 // hostEntries are the entries of a header file that one namespace may use for one host. Equal
 // values are the same entries of the same file. The zero value has none.
 type hostEntries struct {
 	file *headerFile
-	// marks has one byte per entry of the file: 1 if it may be used.
-	marks string
+	// numbers of the entries in file order, four bytes each.
+	numbers string
 }
 
 // headerEntry selects requests and their credentials.
@@ -77,26 +86,47 @@ func (h *headerFile) poll(report func(path string, err error)) {
 
 // forHost returns the entries for a host that a namespace may use.
 func (h *headerFile) forHost(namespace, host string) hostEntries {
-	marks := make([]byte, len(h.entries))
-	for i, e := range h.entries {
-		if e.host.Match(host) && e.isFor(namespace) {
-			marks[i] = 1
+	var found []byte
+	for _, i := range slices.Sorted(slices.Values(slices.Concat(h.byHost[host], h.patterns))) {
+		if e := h.entries[i]; e.host.Match(host) && e.isFor(namespace) {
+			found = binary.BigEndian.AppendUint32(found, i)
 		}
 	}
-	if !slices.Contains(marks, 1) {
+	if found == nil {
 		return hostEntries{}
 	}
-	return hostEntries{file: h, marks: string(marks)}
+	return hostEntries{file: h, numbers: string(found)}
+}
+
+// all iterates over the entries in file order.
+func (h hostEntries) all(yield func(*headerEntry) bool) {
+	for i := range slices.Chunk([]byte(h.numbers), 4) {
+		if !yield(h.file.entries[binary.BigEndian.Uint32(i)]) {
+			return
+		}
+	}
 }
 
 // find returns the first entry that matches a URL of the host.
 func (h hostEntries) find(u *url.URL) *headerEntry {
-	for i, mark := range []byte(h.marks) {
-		if e := h.file.entries[i]; mark == 1 && e.fits(u) {
+	for e := range h.all {
+		if e.fits(u) {
 			return e
 		}
 	}
 	return nil
+}
+
+// sendsCredential reports whether the server gets a credential from the entry.
+func (h *headerEntry) sendsCredential() bool {
+	for name := range h.Headers {
+		name = http.CanonicalHeaderKey(name)
+		if name != "User-Agent" && name != "Accept" {
+			return true
+		}
+	}
+	identity := h.tls()
+	return h.bearer != nil || h.tokens != nil || identity != nil && len(identity.Certificates) > 0
 }
 
 func (h *headerEntry) isFor(namespace string) bool {
@@ -149,6 +179,7 @@ func parseTeamFile(content []byte) (*headerFile, error) {
 }
 
 func compileEntries(entries []*headerEntry, dir string) (*headerFile, error) {
+	file := &headerFile{entries: entries, byHost: map[string][]uint32{}}
 	for i, e := range entries {
 		if e == nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, errHeaderFile)
@@ -158,8 +189,13 @@ func compileEntries(entries []*headerEntry, dir string) (*headerFile, error) {
 		if err := cmp.Or(err, e.compile(), e.open(dir)); err != nil {
 			return nil, fmt.Errorf("entry %d: %w", i+1, err)
 		}
+		if host := string(e.host); strings.Contains(host, "*") {
+			file.patterns = append(file.patterns, uint32(i))
+		} else {
+			file.byHost[host] = append(file.byHost[host], uint32(i))
+		}
 	}
-	return &headerFile{entries: entries}, nil
+	return file, nil
 }
 
 // compile validates the entry, and sets the defaults.

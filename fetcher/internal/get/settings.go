@@ -65,10 +65,8 @@ func (c *Client) Changed(namespace, url, settings string) bool {
 // digest identifies the entries and the content of their files.
 func (h hostEntries) digest() string {
 	var text strings.Builder
-	for i, mark := range []byte(h.marks) {
-		if e := h.file.entries[i]; mark == 1 {
-			text.WriteString(e.text + e.bearer.Digest() + e.secret.Digest() + e.identity.Digest())
-		}
+	for e := range h.all {
+		text.WriteString(e.text + e.bearer.Digest() + e.secret.Digest() + e.identity.Digest())
 	}
 	return text.String()
 }
