@@ -65,8 +65,8 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	defer context.AfterFunc(ctx, slots.Stop)()
 	rt.Started()
 	group.Go(func() error {
-		if clock.Wait(ctx.Done()) {
-			handler.ResumeOnChange(ctx, changed)
+		if clock.Wait(reloading.Done()) {
+			handler.ResumeOnChange(reloading, changed)
 		}
 		return nil
 	})

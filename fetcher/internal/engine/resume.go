@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -16,12 +18,16 @@ const (
 	// resumeAgain is the pause before the keys are looked at once more, because another fetcher may have
 	// used the former settings for a while.
 	resumeAgain = 2 * time.Minute
+	// resumeBurst is how often all timers are read at once. Then they are read every resumeAgain, because a hundred
+	// tokens that are renewed each hour are a change every 36 s.
+	resumeBurst = 4
 )
 
 // ResumeOnChange tries keys again that failed under other settings, after the start and after each
 // change, until ctx is done.
 func (e *Engine) ResumeOnChange(ctx context.Context, changed <-chan struct{}) {
-	for passes := 1; ; passes++ {
+	pace := rate.NewLimiter(rate.Every(resumeAgain), resumeBurst)
+	for passes := 1; pace.Wait(ctx) == nil; passes++ {
 		n, err := e.Resume(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:

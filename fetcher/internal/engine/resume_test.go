@@ -1,12 +1,15 @@
 package engine_test
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -110,5 +113,20 @@ var _ = Describe("A key that failed under other settings", func() {
 		w.fire(w.timer().Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+	})
+
+	It("is not looked for all the time if files change all the time, such as tokens", func(ctx SpecContext) {
+		var scans atomic.Int32
+		Expect(w.js.Conn().Subscribe("$JS.API.DIRECT.GET."+pipeline.Requests, func(*nats.Msg) { scans.Add(1) })).
+			Error().NotTo(HaveOccurred())
+		Expect(w.js.Conn().Flush()).To(Succeed())
+		changed := make(chan struct{})
+		close(changed)
+		f, ended := w.fetcher(), make(chan struct{})
+		resuming, stop := context.WithCancel(ctx)
+		go func() { defer close(ended); f.ResumeOnChange(resuming, changed) }()
+		DeferCleanup(func() { stop(); <-ended })
+		Eventually(scans.Load).Should(BeEquivalentTo(4))
+		Consistently(scans.Load).Should(BeEquivalentTo(4))
 	})
 })
