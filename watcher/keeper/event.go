@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,22 +86,17 @@ func (k *keeper) record(ctx context.Context, e kube.Event) error {
 	return nil
 }
 
-// limit returns the time until a repair is allowed. One Event reports that another controller keeps
-// changing the ConfigMap.
-func (k *keeper) limit(ctx context.Context, in *plan.Input, m *memory) time.Duration {
-	if m.digest != in.Plan.Digest && !isRepair(in.Plan, in.Target) {
-		return 0
+// limited reports once that another controller keeps changing the ConfigMap.
+func (k *keeper) limited(ctx context.Context, in *plan.Input, m *memory) {
+	if m.repairs.Reported {
+		return
 	}
-	wait := m.repairs.Wait(k.clock.Now())
-	if wait > 0 && !m.repairs.Reported {
-		err := k.record(ctx, event(in.Plan, pipeline.ReasonRepairBackOff, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
-			" keeps being changed"+cmp.Or(by(in), " by somebody else")+"; it is repaired at growing intervals",
-			fmt.Sprint(in.Plan.Generation)))
-		if m.repairs.Reported = err == nil; err != nil {
-			k.log.Warn().Err(err).Msg("could not write an Event")
-		}
+	err := k.record(ctx, event(in.Plan, pipeline.ReasonRepairBackOff, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
+		" keeps being changed"+cmp.Or(by(in), " by somebody else")+"; it is repaired at growing intervals",
+		fmt.Sprint(in.Plan.Generation)))
+	if m.repairs.Reported = err == nil; err != nil {
+		k.log.Warn().Err(err).Msg("could not write an Event")
 	}
-	return wait
 }
 
 // drifted emits the Event for a repaired ConfigMap.

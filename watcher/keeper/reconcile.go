@@ -37,17 +37,26 @@ type watcher struct {
 // memory is the state of a Watcher between two reconciles.
 type memory struct {
 	repairs pace.Repairs
-	// lookedUp is the time of the last lookup of the ConfigMap by name. It found the obstacle, for
-	// generation.
-	lookedUp   time.Time
-	obstacle   *plan.Problem
-	generation int64
-	// refused is the API server's refusal of the object with this digest, applied at tried.
-	refused *plan.Problem
-	tried   time.Time
-	digest  plan.Digest
+	found   lookup
+	tried   attempt
 	// counted has the pods with the sidecar (nil if they were not counted yet).
 	counted *counted
+}
+
+// lookup is the last lookup of a ConfigMap by name, for a generation of its Watcher.
+type lookup struct {
+	at         time.Time
+	generation int64
+	// obstacle is the reason why the ConfigMap does not belong to the Watcher (nil if there is none).
+	obstacle *plan.Problem
+}
+
+// attempt is the last apply of a ConfigMap.
+type attempt struct {
+	at     time.Time
+	digest plan.Digest
+	// refused is the API server's refusal (nil if there is none).
+	refused *plan.Problem
 }
 
 // reconcile reconciles one Watcher. It returns the time until the next call (0: on the next change). Concurrent calls
@@ -87,38 +96,57 @@ func (k *keeper) reconcileTarget(
 	if err != nil {
 		return 0, err
 	}
-	if m.obstacle != nil {
-		in.Obstacle = m.obstacle
-		if m.obstacle.Reason == watchv1.ReasonTargetExists {
+	if in.Obstacle = m.found.obstacle; in.Obstacle != nil {
+		if in.Obstacle.Reason == watchv1.ReasonTargetExists {
 			again = recheckInterval
 		}
 		return again, nil
 	}
-	if current != nil {
-		in.Target = current
-		in.Applied = isApplied(in.Plan, current)
-		if in.Applied {
-			m.refused = nil
-			return 0, nil
-		}
+	in.Target = current
+	if in.Applied = current != nil && isApplied(in.Plan, current); in.Applied {
+		m.tried.refused = nil
+		return 0, nil
 	}
-	if in.Plan.Suspended && (isRepair(in.Plan, current) || current == nil && in.Previous.ContentSHA256 != "") {
-		return 0, nil // it was applied once, so this would be a repair
+	next := decide(in, m, k.clock.Now())
+	in.Obstacle = next.refused
+	if next.limited {
+		k.limited(ctx, in, m)
 	}
-	if m.refused != nil && m.digest == in.Plan.Digest {
-		in.Obstacle = m.refused
-		if wait := recheckInterval - k.clock.Since(m.tried); wait > 0 {
-			return wait, nil
-		}
-		return recheckInterval, k.apply(ctx, in, m)
-	}
-	if wait := k.limit(ctx, in, m); wait > 0 {
-		return wait, nil
+	if !next.apply {
+		return next.wait, nil
 	}
 	if err := k.apply(ctx, in, m); err != nil || in.Obstacle == nil {
 		return 0, err
 	}
 	return recheckInterval, nil // an unchanged status triggers no other reconcile
+}
+
+// decision says what to do about the ConfigMap of a Watcher.
+type decision struct {
+	// apply applies it now. If not, wait is the time until the next decision (0: the next change).
+	apply bool
+	wait  time.Duration
+	// refused is the API server's last answer to the same object (nil if it did not refuse it).
+	refused *plan.Problem
+	// limited means that repairs are so frequent that the next one waits.
+	limited bool
+}
+
+// decide decides about the ConfigMap of the input, which does not have all that the plan applies, or does not exist.
+func decide(in *plan.Input, m *memory, now time.Time) decision {
+	p := in.Plan
+	same := m.tried.digest == p.Digest
+	switch {
+	case p.Suspended && (isRepair(p, in.Target) || in.Target == nil && in.Previous.ContentSHA256 != ""):
+		return decision{} // it was applied once, so this would be a repair
+	case same && m.tried.refused != nil:
+		wait := recheckInterval - now.Sub(m.tried.at)
+		return decision{apply: wait <= 0, wait: wait, refused: m.tried.refused}
+	case same || isRepair(p, in.Target):
+		wait := m.repairs.Wait(now)
+		return decision{apply: wait == 0, wait: wait, limited: wait > 0}
+	}
+	return decision{apply: true}
 }
 
 // isApplied reports whether a ConfigMap has everything that a plan applies, owned by keeper.
@@ -133,24 +161,24 @@ func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Digest =
 // why the ConfigMap does not belong to the Watcher.
 func (k *keeper) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Target, error) {
 	if t := k.targets.Get(p.Target); t != nil {
-		m.obstacle, m.lookedUp = owns(p, t), time.Time{}
+		m.found = lookup{obstacle: owns(p, t)}
 		return t, nil
 	}
 	if first, found := k.claims.first(p.Target); found && first != p.Watcher {
-		m.obstacle = owned(p, first.Name)
+		m.found.obstacle = owned(p, first.Name)
 		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
 	now := k.clock.Now()
-	if m.obstacle != nil && m.generation == p.Generation && now.Sub(m.lookedUp) < recheckInterval {
+	if m.found.obstacle != nil && m.found.generation == p.Generation && now.Sub(m.found.at) < recheckInterval {
 		return nil, nil //nolint:nilnil // looked up recently
 	}
-	m.obstacle, m.lookedUp, m.generation = nil, now, p.Generation
+	m.found = lookup{at: now, generation: p.Generation}
 	object, err := k.clients.Find(ctx, p.Target)
 	if err != nil || object == nil {
 		return nil, err
 	}
 	t := k.compiler.Target(object)
-	m.obstacle = owns(p, t)
+	m.found.obstacle = owns(p, t)
 	return t, nil
 }
 
@@ -165,13 +193,13 @@ func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
 	if err != nil {
 		return err
 	}
-	repair := m.digest == p.Digest && m.refused == nil || isRepair(p, in.Target)
-	m.tried = k.clock.Now()
+	repair := m.tried.digest == p.Digest && m.tried.refused == nil || isRepair(p, in.Target)
+	m.tried.at = k.clock.Now()
 	object, err := k.clients.Apply(ctx, p.Target, body)
 	if err != nil {
 		return k.failed(in, m, err)
 	}
-	m.digest, m.refused, in.Obstacle = p.Digest, nil, nil
+	m.tried.digest, m.tried.refused, in.Obstacle = p.Digest, nil, nil
 	result := outcomeApplied
 	if repair {
 		result = outcomeRepaired
@@ -212,7 +240,7 @@ func (k *keeper) failed(in *plan.Input, m *memory, err error) error {
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
 	k.metrics.applies.WithLabelValues(outcomeRefused).Inc()
-	m.refused, m.digest, in.Obstacle = problem, in.Plan.Digest, problem
+	m.tried.refused, m.tried.digest, in.Obstacle = problem, in.Plan.Digest, problem
 	return nil
 }
 

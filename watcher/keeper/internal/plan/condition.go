@@ -58,7 +58,7 @@ func Compute(in Input) watchv1.WatcherStatus {
 		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt,
 	}
 	if in.Applied {
-		s.LastHandledReconcileAt = in.Plan.Now
+		s.LastHandledReconcileAt = in.Plan.CurlNow
 	}
 	fetched := 0
 	for _, spec := range in.Plan.Sources {

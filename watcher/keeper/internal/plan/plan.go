@@ -49,8 +49,8 @@ type Plan struct {
 	Target types.NamespacedName
 	// Suspended means that nothing is fetched or repaired.
 	Suspended bool
-	// Now is the value of curl-now.
-	Now string
+	// CurlNow is the value of curl-now.
+	CurlNow string
 	// Sources are sorted by key.
 	Sources []keystate.Spec
 	// Expect has the rules by key, shared with the Watcher.
@@ -145,7 +145,7 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Generation: w.Generation, Created: w.CreationTimestamp.Time,
 		Target:       types.NamespacedName{Namespace: w.Namespace, Name: w.ConfigMapName()},
 		Suspended:    w.Spec.Suspend,
-		Now:          w.Now(c.key),
+		CurlNow:      w.Now(c.key),
 		Static:       len(o.Data) + len(o.BinaryData),
 		StaticSHA256: DigestOf(o.Data, o.BinaryData),
 		Digest:       digest,

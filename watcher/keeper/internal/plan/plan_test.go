@@ -124,7 +124,7 @@ var _ = Describe("Compiling a Watcher", func() {
 			HaveField("Watcher", types.NamespacedName{Namespace: "team-a", Name: "rules"}), HaveField("UID", types.UID("uid")),
 			HaveField("Generation", int64(2)), HaveField("Created", created),
 			HaveField("Target", types.NamespacedName{Namespace: "team-a", Name: "other"}),
-			HaveField("Suspended", true), HaveField("Now", "1"), HaveField("Static", 2),
+			HaveField("Suspended", true), HaveField("CurlNow", "1"), HaveField("Static", 2),
 			HaveField("Sidecar",
 				HaveValue(Equal(plan.Sidecar{
 					Container: &corev1.Container{Name: "reloader"},

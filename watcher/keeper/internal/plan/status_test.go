@@ -71,7 +71,7 @@ var (
 func input(entries map[string]status.Entry, change ...func(*plan.Input)) plan.Input {
 	in := plan.Input{
 		Plan: &plan.Plan{
-			Generation: 3, Static: 1, Now: "today",
+			Generation: 3, Static: 1, CurlNow: "today",
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
 			Sources: []keystate.Spec{{Key: "a", URL: url}},
 		},
