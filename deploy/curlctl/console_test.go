@@ -222,6 +222,18 @@ var _ = Describe("The console", func() {
 				To(ContainSubstring("curlctl refetch --all --namespace=default --host=a.example.com"))
 		})
 
+		It("keeps the filter of wanted keys in its command, its dialog and beyond the last page", func(ctx SpecContext) {
+			fail(ctx, 1, "a.example.com")
+			b := w.open().enter()
+			filter := "host=a.example.com&name=cm-001&namespace=default"
+			Expect(b.page("/wants?state=failing&" + filter)).
+				To(ContainSubstring("curlctl failing --namespace=default --name=cm-001 --host=a.example.com"))
+			Expect(b.page("/refetch?" + filter)).
+				To(ContainSubstring(`href="/wants?` + strings.ReplaceAll(filter, "&", "&amp;") + `"`))
+			Expect(b.page("/wants?from=50&" + filter)).
+				To(And(ContainSubstring("No more keys match."), ContainSubstring("← first")))
+		})
+
 		It("tells an open page how many new failures match its filter", func(ctx SpecContext) {
 			fail(ctx, 1, "a.example.com")
 			b := w.open().enter()

@@ -173,10 +173,9 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 			return nil, badRequest(fmt.Errorf("from: %q is not a number of keys", text))
 		}
 	}
-	f := keys.Filter{
-		Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host"), NotGood: state != "",
-	}
-	query := url.Values{"namespace": {f.Namespace}, "name": {f.Name}, "host": {f.Host}, "state": {state}}
+	f := keys.Filter{Scope: v.scope(), NotGood: state != ""}
+	query := parameters(f.Scope)
+	query.Set("state", state)
 	rows := &table{Opens: "KEY"}
 	all, next := 0, ""
 	for _, k := range last.Keys {
@@ -192,9 +191,20 @@ func (s *Server) wantsPage(v *visit) (*page, error) {
 		next = first + "&from=" + strconv.Itoa(to)
 	}
 	return &page{
-		template: "wants.html", Title: "Wanted", Command: "curlctl " + listing,
-		Data: map[string]any{"Filter": f, "Rows": rows, "All": all, "From": from, "First": first, "Next": next},
+		template: "wants.html", Title: "Wanted",
+		Command: command(append([]string{"curlctl", listing}, f.Words()...)...),
+		Data:    map[string]any{"Filter": f, "Rows": rows, "All": all, "From": from, "First": first, "Next": next},
 	}, nil
+}
+
+// scope returns the keys that a query or form selects.
+func (v *visit) scope() keys.Scope {
+	return keys.Scope{Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host")}
+}
+
+// parameters returns the query or form that selects a scope.
+func parameters(s keys.Scope) url.Values {
+	return url.Values{"namespace": {s.Namespace}, "name": {s.Name}, "host": {s.Host}}
 }
 
 // address joins the parts of a path.

@@ -135,16 +135,16 @@ func (s *Server) refetch(v *visit) (*page, error) {
 	if err := v.mayReplay(); err != nil {
 		return nil, err
 	}
-	r := replay.Refetch{Namespace: v.FormValue("namespace"), Name: v.FormValue("name"), Host: v.FormValue("host")}
+	r := replay.Refetch{Scope: v.scope()}
 	items, err := r.Items(v.Context(), v.client)
 	if err != nil {
 		return nil, err
 	}
 	n, all := len(items), printer.Plural(len(items), "key")
 	d := &dialog{
-		title: "Fetch now", Button: "Fetch " + all, Back: "/wants",
+		title: "Fetch now", Button: "Fetch " + all, Back: "/wants?" + parameters(r.Scope).Encode(),
 		Lines:   []string{"Would fetch " + all + " now.", "Unchanged bodies are not written."},
-		Hidden:  url.Values{"namespace": {r.Namespace}, "name": {r.Name}, "host": {r.Host}},
+		Hidden:  parameters(r.Scope),
 		command: append([]string{"curlctl", "refetch"}, r.Words()...),
 	}
 	if n > maxRequests {

@@ -79,9 +79,24 @@ func every(interval time.Duration) string {
 	return duration.Format(interval)
 }
 
-// Filter selects keys. Empty fields select all.
+// Scope selects keys. Empty fields select all.
+type Scope struct{ Namespace, Name, Host string }
+
+// Words returns the flags of curlctl that select the same keys.
+func (s Scope) Words() (words []string) {
+	for _, flag := range [][2]string{{"namespace", s.Namespace}, {"name", s.Name}, {"host", s.Host}} {
+		if flag[1] != "" {
+			words = append(words, "--"+flag[0]+"="+flag[1])
+		}
+	}
+	return words
+}
+
+// Filter selects keys of a scope. Empty fields select all.
 type Filter struct {
-	Namespace, Name, Host, Reason string
+	Scope
+
+	Reason string
 	// NotGood excludes good keys, and Stale and HeldBack select only such keys.
 	NotGood, Stale, HeldBack bool
 }

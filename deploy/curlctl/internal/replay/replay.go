@@ -118,7 +118,8 @@ func (o Failures) Items(
 
 // Refetch selects wanted keys to fetch without a failure. Empty fields select all.
 type Refetch struct {
-	Namespace, Name, Host string
+	keys.Scope
+
 	// URL is a prefix.
 	URL string
 	// Begun identifies the request (0: the time of the call). Another one with the same has the verdict Already.
@@ -140,17 +141,12 @@ func (r Refetch) Items(ctx context.Context, client *operate.Client) (items []*It
 
 // Words returns the arguments of curlctl that select the same keys.
 func (r Refetch) Words() []string {
-	words := []string{"--all"}
-	switch {
-	case r.Namespace != "" && r.Name != "":
-		words = []string{r.Namespace + "/" + r.Name}
-	case r.Namespace != "":
-		words = append(words, "--namespace="+r.Namespace)
+	words, scope := []string{"--all"}, r.Scope
+	if r.Namespace != "" && r.Name != "" {
+		words, scope.Namespace = []string{r.Namespace + "/" + r.Name}, ""
 	}
-	if r.Host != "" {
-		words = append(words, "--host="+r.Host)
-	}
-	return words
+	scope.Name = "" // no flag
+	return append(words, scope.Words()...)
 }
 
 // selects reports whether a URL has the host and the prefix.
