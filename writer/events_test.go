@@ -1,9 +1,18 @@
 package writer_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -34,5 +43,36 @@ var _ = Describe("A failed fetch", func() {
 		w.publish(well)
 		w.acknowledged()
 		Expect(w.events(cm)).To(HaveLen(2))
+	})
+
+	It("has its Event once the admission plugin EventRateLimit permits it, and the writer stays ready", func() {
+		const objects = 5
+		ready, posts, all := watchReadiness(), atomic.Int32{}, make(chan struct{})
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if !strings.HasSuffix(r.URL.Path, "/events") {
+				return next(r)
+			}
+			switch n := posts.Add(1); {
+			case n > objects:
+				return next(r)
+			case n == objects:
+				close(all)
+			}
+			<-all // so that no other request is served between the refusals
+			answer := httptest.NewRecorder()
+			kubetest.Answer(apierrors.NewTooManyRequestsError("limit reached on type Namespace for key "+w.namespace))(
+				nil, answer, r)
+			return answer.Result(), nil
+		})
+		var failing []*corev1.ConfigMap
+		for i := range objects {
+			failing = append(failing, w.create(asking(fmt.Sprint("cm-", i), "mydata="+url)))
+			w.publish(w.failure(w.want(failing[i], "mydata", url), 500))
+		}
+		w.acknowledged()
+		for _, cm := range failing {
+			Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
+		}
+		Expect(ready()).To(BeTrue(), "in each poll")
 	})
 })

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rs/zerolog"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -32,7 +33,8 @@ func (t *task) emitEvents(
 			t.deps.Metrics.events.WithLabelValues(e.Reason).Inc()
 			written = true
 		case apiserver.Unavailable, apiserver.Failed:
-			if !t.serverFault(ctx, err) {
+			// The admission plugin EventRateLimit has limits for Events. A limit for all requests refuses patches, too.
+			if limited := apierrors.IsTooManyRequests(err); !limited && !t.serverFault(ctx, err) {
 				t.line(item, zerolog.WarnLevel, kindEventFailed).Err(err).
 					Msg("Event was not written, perhaps because an admission webhook is slow or broken")
 				return true, nil
