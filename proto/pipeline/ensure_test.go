@@ -247,8 +247,7 @@ var _ = Describe("Ensure", func() {
 		Expect(same).To(Equal(epoch))
 
 		Expect(js.DeleteStream(ctx, pipeline.Requests)).To(Succeed())
-		_, _, err = pipeline.Epoch(ctx, js)
-		Expect(err).To(MatchError(jetstream.ErrStreamNotFound))
+		Expect(pipeline.Epoch(ctx, js)).Error().To(MatchError(jetstream.ErrStreamNotFound))
 		after := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
 		Expect(after).To(BeNumerically(">", epoch))
 	})

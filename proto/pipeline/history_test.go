@@ -94,8 +94,7 @@ var _ = Describe("The history", func() {
 			Eventually(func() error { _, err := client.Body(ctx, key.Namespace, pipeline.Digest(body(n))); return err }).
 				Should(Succeed())
 		}
-		_, err := client.Body(ctx, key.Namespace, pipeline.Digest(body(0)))
-		Expect(err).To(MatchError(pipeline.ErrNoBody))
+		Expect(client.Body(ctx, key.Namespace, pipeline.Digest(body(0)))).Error().To(MatchError(pipeline.ErrNoBody))
 		for _, bytes := range []int64{32 << 20, 16 << 20} {
 			suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: bytes}))
 			Expect(config(ctx, pipeline.History).MaxBytes).To(BeEquivalentTo(32<<20), "a raised limit stays")

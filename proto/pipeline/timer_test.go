@@ -83,9 +83,8 @@ var _ = Describe("A timer", func() {
 	It("is refused after its want was replaced or removed", func(ctx SpecContext) {
 		due := wanted(key)
 		next := suitetest.Must(client.PublishWant(ctx, natstest.Want(key, "https://b.example"), due.GetWantSequence()))
-		_, err := client.SetTimer(ctx, due, time.Now())
-		Expect(err).To(MatchError(pipeline.ErrSuperseded))
-		Expect(err).To(MatchError(ContainSubstring(key.String())))
+		Expect(client.SetTimer(ctx, due, time.Now())).Error().
+			To(And(MatchError(pipeline.ErrSuperseded), MatchError(ContainSubstring(key.String()))))
 		Expect(last(ctx, key.TimerSubject())).To(BeNil())
 
 		suitetest.Must(client.PublishTombstone(ctx, key, next))

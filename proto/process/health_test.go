@@ -62,13 +62,10 @@ func serveHealth(handler http.Handler) string {
 	return port
 }
 
-var _ = Describe("the health check of a service", Ordered, func() {
-	var toy string
-	BeforeAll(func() { toy = build() })
-
+var _ = Describe("the health check of a service", func() {
 	exits := func(code int, env []string, args ...string) string {
 		GinkgoHelper()
-		session := run(toy, env, append([]string{"healthcheck"}, args...)...)
+		session := run(env, append([]string{"healthcheck"}, args...)...)
 		Eventually(session).Should(gexec.Exit(code))
 		Expect(session.Out.Contents()).To(BeEmpty())
 		return strings.TrimSpace(string(session.Err.Contents()))

@@ -2,7 +2,6 @@ package process_test
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -41,31 +40,28 @@ func broker(version, more string) string {
 	return "nats://" + listener.Addr().String()
 }
 
-var _ = Describe("a service as a process", Ordered, func() {
-	var toy string
-	BeforeAll(func() { toy = build() })
-
+var _ = Describe("a service as a process", func() {
 	It("reads each flag from its environment variable, and prefers the command line", func() {
 		env := []string{"CURLMETHAT_GREETING=from the environment"}
-		Eventually(run(toy, env, "--log-format", "json", "--nats-url",
+		Eventually(run(env, "--log-format", "json", "--nats-url",
 			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the environment"))
-		Eventually(run(toy, env, "--greeting", "from the flag", "--nats-url",
+		Eventually(run(env, "--greeting", "from the flag", "--nats-url",
 			"nats://127.0.0.1:1")).Should(gbytes.Say("greeting: from the flag"))
 	})
 
 	It("warns of a version of NATS with a known fault", func() {
-		session := run(toy, nil, "--log-format", "json", "--nats-url", broker("2.14.6", ""))
+		session := run(nil, "--log-format", "json", "--nats-url", broker("2.14.6", ""))
 		Eventually(session.Err).Should(gbytes.Say(`"warn".*upgrade NATS 2.14.6 to 2.14.7 or newer: it leaks`))
 	})
 
 	It("exits with 1 after an error of NATS that ends the connection for good", func() {
-		session := run(toy, nil, "--nats-url", broker("2.15.3", "-ERR 'Maximum Payload Violation'\r\n"))
+		session := run(nil, "--nats-url", broker("2.15.3", "-ERR 'Maximum Payload Violation'\r\n"))
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(session.Err).To(gbytes.Say("NATS closed the connection for good: nats: Maximum Payload Violation"))
 	})
 
 	It("names the environment variables in its help", func() {
-		session := run(toy, nil, "--help")
+		session := run(nil, "--help")
 		Eventually(session).Should(gexec.Exit(0))
 		Expect(string(session.Out.Contents())).To(ContainSubstring("[CURLMETHAT_NATS_URL]"))
 	})
@@ -73,7 +69,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	DescribeTable("reports an invalid flag in one sentence, and exits with 1:", func(env []string, args []string,
 		sentence string,
 	) {
-		session := run(toy, env, args...)
+		session := run(env, args...)
 		Eventually(session).Should(gexec.Exit(1))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence))
 	},
@@ -93,7 +89,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	)
 
 	DescribeTable("names the help after a wrong flag, and exits with 2:", func(arg, sentence string) {
-		session := run(toy, nil, arg)
+		session := run(nil, arg)
 		Eventually(session).Should(gexec.Exit(2))
 		Expect(strings.TrimSpace(string(session.Err.Contents()))).To(Equal("toy: " + sentence + "; see `toy --help`"))
 	},
@@ -102,14 +98,14 @@ var _ = Describe("a service as a process", Ordered, func() {
 	)
 
 	It("exits with 2 after a wrong environment variable, too", func() {
-		session := run(toy, []string{"CURLMETHAT_COUNT=many"})
+		session := run([]string{"CURLMETHAT_COUNT=many"})
 		Eventually(session).Should(gexec.Exit(2))
 		Expect(string(session.Err.Contents())).
 			To(Equal(`toy: environment variable CURLMETHAT_COUNT: "many" is not valid for --count` + "\n"))
 	})
 
 	It("waits for NATS, logs that once, and ends at once on a signal", func() {
-		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
+		session := run(nil, "--log-format", "json", "--nats-url", "nats://user:secret@127.0.0.1:1")
 		Eventually(session.Err).Should(gbytes.Say("no connection to NATS, retrying"))
 		Consistently(session.Err).WithTimeout(2 * time.Second).ShouldNot(gbytes.Say("no connection to NATS"))
 		session.Terminate()
@@ -117,26 +113,21 @@ var _ = Describe("a service as a process", Ordered, func() {
 		Expect(string(session.Err.Contents())).NotTo(ContainSubstring("secret"))
 	})
 
-	// status returns a function that returns the status code at an address, or 0 if nothing
-	// listens.
-	status := func(ctx context.Context) func(address, path string) func() int {
-		return func(address, path string) func() int {
-			return func() int {
-				request := suitetest.Must(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody))
-				response, err := http.DefaultClient.Do(request)
-				if err != nil {
-					return 0
-				}
-				_ = response.Body.Close()
-				return response.StatusCode
+	// status returns a function that returns the status code at an address, or 0 if nothing listens.
+	status := func(address, path string) func() int {
+		return func() int {
+			response, err := http.Get("http://" + address + path)
+			if err != nil {
+				return 0
 			}
+			_ = response.Body.Close()
+			return response.StatusCode
 		}
 	}
 
-	It("serves metrics and, with --profiling, profiles at --metrics-listen only, if that is set", func(ctx SpecContext) {
-		status := status(ctx)
+	It("serves metrics and, with --profiling, profiles at --metrics-listen only, if that is set", func() {
 		health, metrics := freeAddress(), freeAddress()
-		apart := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
+		apart := run(nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
 		Expect(status(metrics, "/healthz")()).To(Equal(http.StatusNotFound))
 		Expect(status(health, "/healthz")()).To(Equal(http.StatusOK))
@@ -146,12 +137,12 @@ var _ = Describe("a service as a process", Ordered, func() {
 		apart.Terminate()
 		Eventually(apart).Should(gexec.Exit(0))
 
-		alone := run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
+		alone := run(nil, "--nats-url", "nats://127.0.0.1:1", "--metrics-listen", metrics)
 		Eventually(status(metrics, "/metrics")).Should(Equal(http.StatusOK))
 		alone.Terminate()
 		Eventually(alone).Should(gexec.Exit(0))
 
-		run(toy, nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
+		run(nil, "--nats-url", "nats://127.0.0.1:1", "--listen", health, "--metrics-listen", metrics, "--profiling")
 		Eventually(status(metrics, "/debug/pprof/heap")).Should(Equal(http.StatusOK))
 		Expect(status(health, "/debug/pprof/heap")()).To(Equal(http.StatusNotFound))
 	})
@@ -159,7 +150,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	DescribeTable("drains at the first signal and exits at once at the second", func(sent syscall.Signal) {
 		signal.Notify(make(chan os.Signal, 1), sent) // also if the specs run with nohup
 		DeferCleanup(signal.Reset, sent)
-		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
+		session := run(nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
 		Eventually(session.Err).Should(gbytes.Say("stubborn"))
 		session.Signal(sent)
 		Eventually(session.Err).Should(gbytes.Say("draining"))
@@ -174,7 +165,7 @@ var _ = Describe("a service as a process", Ordered, func() {
 	It("goes on after its terminal is closed, if it runs with nohup", func() {
 		signal.Ignore(syscall.SIGHUP)
 		DeferCleanup(signal.Reset, syscall.SIGHUP)
-		session := run(toy, nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
+		session := run(nil, "--log-format", "json", "--nats-url", "nats://127.0.0.1:1", "--stubborn")
 		Eventually(session.Err).Should(gbytes.Say("stubborn"))
 		session.Signal(syscall.SIGHUP)
 		Consistently(session.Err).WithTimeout(300 * time.Millisecond).ShouldNot(gbytes.Say("draining"))

@@ -55,15 +55,10 @@ func newToy() *cobra.Command {
 	return cmd
 }
 
-// build returns the path of the toy, which is the test binary itself.
-func build() string {
+// run runs the toy, which is the test binary itself.
+func run(env []string, args ...string) *gexec.Session {
 	GinkgoHelper()
-	return suitetest.Must(os.Executable())
-}
-
-func run(path string, env []string, args ...string) *gexec.Session {
-	GinkgoHelper()
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(suitetest.Must(os.Executable()), args...)
 	cmd.Env = append(append(os.Environ(), toyEnv+"=1"), env...)
 	session := suitetest.Must(gexec.Start(cmd, GinkgoWriter, GinkgoWriter))
 	DeferCleanup(func() { session.Kill().Wait() })

@@ -19,10 +19,8 @@ var _ = DescribeTable("A kubeconfig that cannot be used is one sentence, for ser
 			Expect(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)).To(Succeed())
 		}
 		options := kube.Options{}
-		_, err := options.UserConfig()
-		Expect(err).To(MatchError(HavePrefix(sentence)))
-		_, err = options.Config("spec")
-		Expect(err).To(MatchError(HavePrefix(sentence)))
+		Expect(options.UserConfig()).Error().To(MatchError(HavePrefix(sentence)))
+		Expect(options.Config("spec")).Error().To(MatchError(HavePrefix(sentence)))
 	},
 	Entry("missing", "nowhere", "read kubeconfig nowhere: stat nowhere: no such file or directory"),
 	Entry("empty", "empty", "kubeconfig empty has no cluster"),
