@@ -1,7 +1,6 @@
 package keystate_test
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -276,21 +275,4 @@ func TestTheDiagramHasTheStates(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(drawn)); !slices.Equal(got, want) {
 		t.Errorf("the diagram has %v, the code %v", got, want)
 	}
-}
-
-func ExampleOf() {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	spec := keystate.Spec{Key: "motd", URL: "https://example.com/motd", Refresh: time.Hour}
-	waiting := &keystate.Streams{Wanted: true, WantedAt: now.Add(-time.Second)}
-	refreshed := &keystate.Streams{
-		Wanted: true, Taken: true,
-		Due: &v1.Due{Cause: v1.Cause_CAUSE_REFRESH}, SetAt: now, At: now.Add(time.Hour),
-	}
-	for _, streams := range []*keystate.Streams{waiting, refreshed} {
-		condition := keystate.Of(spec, nil, streams, now)
-		fmt.Println(condition.State, condition.Reason)
-	}
-	// Output:
-	// pending Backlog
-	// ok NotRead
 }

@@ -2,7 +2,6 @@ package pipeline_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -47,22 +46,6 @@ func TestHostIs(t *testing.T) {
 			t.Errorf("%s at %s: %t", c.host, c.url, got)
 		}
 	}
-}
-
-func ExampleKey() {
-	key := pipeline.Key{Namespace: "team-a", Name: "config.v2", Key: "ca.pem"}
-	fmt.Println(key.WantSubject())
-	fmt.Println(key.TimerSubject())
-	fmt.Println(key.DueSubject())
-	fmt.Println(key.ContentSubject())
-	kind, parsed, err := pipeline.ParseSubject(key.TimerSubject())
-	fmt.Println(kind, parsed, err)
-	// Output:
-	// curl.want.team-a.config%2Ev2.ca%2Epem
-	// curl.timer.team-a.config%2Ev2.ca%2Epem
-	// curl.due.team-a.config%2Ev2.ca%2Epem
-	// curl.result.content.team-a.config%2Ev2.ca%2Epem
-	// curl.timer team-a/config.v2/ca.pem <nil>
 }
 
 func TestSubjects(t *testing.T) {
