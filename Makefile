@@ -55,9 +55,10 @@ SHARED_FLAGS := CGO_ENABLED=0 GOFLAGS='-trimpath $(NO_DWARF)'
 
 EXEC = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
-# Runs a command with an API server: that of KUBECONFIG, or a temporary one, of version KUBERNETES if that is set.
+# Runs a command with an API server: that of KUBECONFIG=… of make, or a temporary one, of version KUBERNETES if that is
+# set. A KUBECONFIG in the environment is often that of a real cluster, which demo and tests must not change.
 PROGRAMS     := $(if $(filter /%,$(ASSETS)),,$(CURDIR)/)$(ASSETS)
-WITH_ASSETS  := KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(PROGRAMS))'
+WITH_ASSETS  := env $(if $(filter environment,$(origin KUBECONFIG)),-u KUBECONFIG )KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(PROGRAMS))'
 # `bin/control-plane exec` finds the programs beside itself.
 LINK_ASSETS   = for p in etcd kube-apiserver kubectl; do [ ! -x '$(PROGRAMS)'/$$p ] || ln -sf '$(PROGRAMS)'/$$p bin/; done
 WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
@@ -140,7 +141,7 @@ GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_
 IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { print "NATSTEST_DIR=/dev/shm" }')
 
 .PHONY: test
-test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG if that is set)
+test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG=… if that is given)
 	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)' '$(PROGRAMS)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
@@ -205,7 +206,7 @@ release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) $(CONTROL_PLANE) ## Make
 
 .PHONY: try-release
 try-release: ## Try the release VERSION in dist/ with an API server, in containers and in the cluster of KUBECONFIG
-	env -u KUBECONFIG $(MAKE) test-manifests MANIFESTS=dist
+	$(MAKE) test-manifests MANIFESTS=dist
 	$(MAKE) test-compose VERSION='$(VERSION)'
 	$(MAKE) test-cluster VERSION='$(VERSION)' CHART='dist/curl-me-that-$(VERSION:v%=%).tgz' MANIFESTS=dist
 

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
@@ -56,10 +58,16 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	if err != nil {
 		return err
 	}
-	given := system.ClusterKubeconfig() != ""
-	if given && !c.Installed {
+	given := system.Watcher.Kube.Kubeconfig != ""
+	switch {
+	case c.Installed:
+	case given:
 		if err := checkCluster(ctx, system.Watcher.Kube); err != nil {
-			return fmt.Errorf("use the cluster of --kubeconfig or KUBECONFIG (without them, the demo starts its own): %w", err)
+			return fmt.Errorf("use the cluster of --kubeconfig (without it, the demo starts its own): %w", err)
+		}
+	default: // KUBECONFIG is often that of a real cluster, which a demo must not change
+		if err := os.Unsetenv(clientcmd.RecommendedConfigPathEnvVar); err != nil {
+			return err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)

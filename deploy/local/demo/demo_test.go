@@ -42,26 +42,28 @@ var _ = It("A demo that is interrupted reports the signal, not that something to
 })
 
 var _ = Describe("A demo that cannot start says so at once, with the way out", func() {
-	start := func(ctx context.Context, host string) error {
-		return Run(ctx, Config{Samples: "../../samples", Host: host, Out: GinkgoWriter}, local.DefaultConfig())
+	start := func(ctx context.Context, host, kubeconfig string) error {
+		config := local.DefaultConfig()
+		config.Watcher.Kube.Kubeconfig = kubeconfig
+		return Run(ctx, Config{Samples: "../../samples", Host: host, Out: GinkgoWriter}, config)
 	}
 
-	It("if the cluster of KUBECONFIG does not answer", func(ctx SpecContext) {
+	It("if the cluster of --kubeconfig does not answer", func(ctx SpecContext) {
 		kubeconfig := clientcmdapi.NewConfig()
 		kubeconfig.Clusters["gone"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
 		kubeconfig.Contexts["gone"] = &clientcmdapi.Context{Cluster: "gone"}
 		kubeconfig.CurrentContext = "gone"
 		path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(clientcmd.WriteToFile(*kubeconfig, path)).To(Succeed())
-		GinkgoT().Setenv(clientcmd.RecommendedConfigPathEnvVar, path)
-		Expect(start(ctx, "localhost")).To(MatchError(And(
-			HavePrefix("use the cluster of --kubeconfig or KUBECONFIG (without them, the demo starts its own): "),
+		Expect(start(ctx, "localhost", path)).To(MatchError(And(
+			HavePrefix("use the cluster of --kubeconfig (without it, the demo starts its own): "),
 			HaveSuffix("127.0.0.1:1: connect: connection refused"))))
 	}, SpecTimeout(time.Minute))
 
-	It("if the name of its web servers has no address here", func(ctx SpecContext) {
-		GinkgoT().Setenv(clientcmd.RecommendedConfigPathEnvVar, "")
-		Expect(start(ctx, "192.0.2.1")).To(MatchError(HaveSuffix(" (choose another name with --host)")))
+	It("if the name of its web servers has no address here, whatever cluster KUBECONFIG names", func(ctx SpecContext) {
+		GinkgoT().Setenv(clientcmd.RecommendedConfigPathEnvVar, "/production")
+		Expect(start(ctx, "192.0.2.1", "")).To(MatchError(HaveSuffix(" (choose another name with --host)")))
+		Expect(new(local.Config).ClusterKubeconfig()).To(BeEmpty(), "the cluster that services would use")
 	})
 
 	It("if a port of its web servers is in use", func(ctx SpecContext) {
