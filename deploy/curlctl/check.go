@@ -55,7 +55,7 @@ func checkCommand(o *options) *cobra.Command {
 			"With --fetch it makes the fetcher's GET, without If-None-Match and If-Modified-Since,\n" +
 			"and prints what was sent and received.",
 		Args:              takes(0, 1),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
 		c.session = s
@@ -267,7 +267,7 @@ func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
 		}
 	}))
 	if err == nil && slices.ContainsFunc(found, func(f finding) bool { return !f.OK }) {
-		return silent(fault.Found)
+		return silent(fault.ProblemFound)
 	}
 	return err
 }

@@ -24,8 +24,8 @@ const (
 	completeMax     = 100
 )
 
-// Silently completes nothing else, in particular no file names.
-const silently = cobra.ShellCompDirectiveNoFileComp
+// noFiles completes nothing else, in particular no file names.
+const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 // complete sets the completion of a flag.
 func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
@@ -34,7 +34,7 @@ func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 
 // completeFilters sets the completion of the flags that select keys or failures.
 func (o *options) completeFilters(cmd *cobra.Command, reasons []string) {
-	complete(cmd, "reason", cobra.FixedCompletions(reasons, silently))
+	complete(cmd, "reason", cobra.FixedCompletions(reasons, noFiles))
 	complete(cmd, "name", o.wanted(func(w operate.StoredWant) string { return w.Key.Name }))
 	complete(cmd, "host", o.wanted(func(w operate.StoredWant) string { return sentence.Host(w.Want.GetUrl()) }))
 }
@@ -63,7 +63,7 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
-	return candidates(files), silently
+	return candidates(files), noFiles
 }
 
 // live completes with data from NATS. Without a connection there are no candidates.
@@ -74,12 +74,12 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 		defer cancel()
 		conn, err := o.NATS.Open(ctx, o.Kube)
 		if err != nil {
-			return nil, silently
+			return nil, noFiles
 		}
 		defer conn.Close()
 		ctx, end := conn.Denials.CancelOnDenied(ctx)
 		defer end()
-		return candidates(read(ctx, operate.NewClient(conn.JetStream))), silently
+		return candidates(read(ctx, operate.NewClient(conn.JetStream))), noFiles
 	}
 }
 
@@ -87,14 +87,14 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 func first(by cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
-			return nil, silently
+			return nil, noFiles
 		}
 		return by(cmd, args, to)
 	}
 }
 
-// CompleteFailures lists IDs of failures.
-func (o *options) CompleteFailures(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+// completeFailures lists IDs of failures.
+func (o *options) completeFailures(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	return o.live(func(ctx context.Context, client *operate.Client) (ids []string) {
 		for f, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace}) {
 			if err != nil || len(ids) == completeMax {
@@ -106,8 +106,8 @@ func (o *options) CompleteFailures(cmd *cobra.Command, args []string, to string)
 	})(cmd, args, to)
 }
 
-// CompleteObjects lists wanted ConfigMaps as NAMESPACE/NAME.
-func (o *options) CompleteObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
+// completeObjects lists wanted ConfigMaps as NAMESPACE/NAME.
+func (o *options) completeObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 	return first(o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name }))(cmd, args, to)
 }
 

@@ -73,7 +73,7 @@ func doctorCommand(o *options) *cobra.Command {
 // grammar. Without Kubernetes there are none.
 func others(ctx context.Context, s *session, grammar *annotation.Grammar) (findings []doctor.Finding) {
 	found := map[string][]string{}
-	_ = s.Cluster().Each(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
+	_ = s.Cluster().EachConfigMap(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
 		others := keystate.Read(grammar, &object.ObjectMeta).Others
 		others.Problem = nil // which is about no key
 		for key, asker := range others.Askers() {
@@ -101,7 +101,7 @@ func report(out *printer.Printer, findings []doctor.Finding, err error) error {
 		err = printFindings(out, findings)
 	}
 	if err == nil && slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.State == doctor.Bad }) {
-		return silent(fault.Found)
+		return silent(fault.ProblemFound)
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func handOverCommand(o *options) *cobra.Command {
 			"in --namespace, or in all. It keeps those that this annotation names up to date, and\n" +
 			"removes the others. It needs no NATS.",
 		Args:              takes(0, 1),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
 		namespace, name, err := o.Namespace, "", error(nil)
@@ -149,7 +149,7 @@ func handOverCommand(o *options) *cobra.Command {
 			return usagef("--from and --to must be two annotations: %w", err)
 		}
 		handed := 0
-		listed := o.Cluster().Each(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) {
+		listed := o.Cluster().EachConfigMap(ctx, namespace, name, func(object *metav1.PartialObjectMetadata) {
 			state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
 			found := 0
 			for key, entry := range state.Keys {

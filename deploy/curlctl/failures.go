@@ -161,7 +161,7 @@ func showCommand(o *options) *cobra.Command {
 		Use:               "show ID",
 		Short:             "Show one failed fetch with the server's response, and the current state of its key",
 		Args:              takes(1, 1),
-		ValidArgsFunction: first(o.CompleteFailures),
+		ValidArgsFunction: first(o.completeFailures),
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			var selected keys.Selection
 			if err := selected.SetIDs(args); err != nil {

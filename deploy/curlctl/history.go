@@ -128,7 +128,7 @@ func historyCommand(o *options) *cobra.Command {
 		Use:               "history NAMESPACE/NAME [KEY]",
 		Short:             "Show the last contents of a key (reads Kubernetes)",
 		Args:              takes(1, 2),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
 			if err != nil {
@@ -154,7 +154,7 @@ func diffCommand(o *options) *cobra.Command {
 		Long: "Without A and B it compares the current content with the one that waits for approval, or\n" +
 			"else the former content with the current one.",
 		Args:              takes(2, 4),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
 			if err != nil {
@@ -206,7 +206,7 @@ func pinCommand(o *options, use, short, long string, choose func(*versioned, *pi
 		Use: use + " NAMESPACE/NAME KEY", Short: short + " (reads Kubernetes, and writes with --now)",
 		Long: long + "\n\nPrints the line for your manifest. --now also edits the object, with your own rights.\n" +
 			"A tool that owns the manifest, such as Argo CD, Flux or Helm, would undo that.",
-		Args: takes(2, 2), ValidArgsFunction: o.CompleteObjects,
+		Args: takes(2, 2), ValidArgsFunction: o.completeObjects,
 		PreRunE: func(*cobra.Command, []string) error {
 			if p.wait && !p.now {
 				return usagef("--wait needs --now")

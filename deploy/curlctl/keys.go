@@ -109,7 +109,7 @@ func statusCommand(o *options) *cobra.Command {
 			"hosts that asked for a pause, and consumers. With the name of a ConfigMap or Watcher it\n" +
 			"shows its conditions, keys, URLs and history. It reads the metadata of ConfigMaps.",
 		Args:              takes(0, 1),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) {
 			if len(args) > 0 {
 				namespace, name, err = o.ParseObject(args[0])

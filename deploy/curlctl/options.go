@@ -42,7 +42,7 @@ func (o *options) BindFlags(cmd *cobra.Command) {
 	o.Kube.BindUserFlags(fs)
 	fs.StringVarP(&o.Namespace, "namespace", "n", "", "only this namespace (default: all)")
 	fs.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "all namespaces, the default")
-	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), silently))
+	complete(cmd, "output", cobra.FixedCompletions(printer.Formats(), noFiles))
 	complete(cmd, "context", completeContexts)
 	complete(cmd, "namespace", o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace }))
 }
@@ -86,7 +86,7 @@ func (o *options) run(do task, anyway bool) RunE {
 		conn, err := o.NATS.Open(ctx, o.Kube)
 		switch {
 		case err != nil && anyway:
-			s.noNATS = err
+			s.natsError = err
 			return do(ctx, s, args)
 		case err != nil:
 			return err
@@ -107,10 +107,10 @@ func (o *options) run(do task, anyway bool) RunE {
 // session is one run of a command.
 type session struct {
 	*options
-	// Connection and Client are nil without NATS, which is unavailable for the reason noNATS after RunAnyway.
+	// Connection and Client are nil without NATS, which is unavailable for the reason natsError after RunAnyway.
 	*connect.Connection
-	Client *operate.Client
-	noNATS error
+	Client    *operate.Client
+	natsError error
 
 	In io.Reader
 	// Out is for the result; Stderr is for questions, progress and hints.
@@ -147,9 +147,9 @@ func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 		objects, err := keys.ReadObjects(ctx, s.Cluster(), s.Namespace, name)
 		if err != nil {
 			_, err = fault.Of(nil, err)
-			return nil, fmt.Errorf("%w, and %w", s.noNATS, err)
+			return nil, fmt.Errorf("%w, and %w", s.natsError, err)
 		}
-		s.Hint("Without NATS (%v), this is what the ConfigMaps say.", s.noNATS)
+		s.Hint("Without NATS (%v), this is what the ConfigMaps say.", s.natsError)
 		return objects.Keys(s.Namespace, name, s.Now()), nil
 	}
 	r := s.Reader(name)

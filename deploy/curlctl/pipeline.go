@@ -113,7 +113,7 @@ func setup(ctx context.Context, s *session, topology pipeline.Topology, dryRun b
 		return nil
 	}
 	if dryRun {
-		return silent(fault.Found)
+		return silent(fault.ProblemFound)
 	}
 	topology.OnHistoryRejected = noHistory(s)
 	if _, err := pipeline.Ensure(ctx, s.Client.JetStream(), topology); err != nil {

@@ -46,7 +46,7 @@ func replayCommand(o *options) *cobra.Command {
 			"longer wanted or have changed, and " +
 			"replays only the newest failure of a key. It is safe to run at any time, and repeatedly.",
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: o.CompleteFailures,
+		ValidArgsFunction: o.completeFailures,
 	}
 	cmd.RunE = o.Run(r.run)
 	bindSelection(o, cmd, &r.selected, r.validate)
@@ -91,7 +91,7 @@ func (r *replaying) run(ctx context.Context, s *session, _ []string) (err error)
 	if err != nil {
 		return err
 	}
-	n := replay.Verdicts(r.items)[replay.Wanted]
+	n := replay.Verdicts(r.items)[replay.StillWanted]
 	if r.dryRun || n == 0 {
 		r.print()
 		return nil
@@ -171,7 +171,7 @@ func (r *replaying) print() {
 	case len(r.items) == 0:
 		r.Out.Linef("%s", noFailures(r.selected.DeadLetterFilter))
 	case r.dryRun:
-		r.Out.Linef("Would replay %s.", share(counts[replay.Wanted], len(r.items)))
+		r.Out.Linef("Would replay %s.", share(counts[replay.StillWanted], len(r.items)))
 	default:
 		r.Out.Linef("Replayed %s.", share(counts[replay.Replayed], len(r.items)))
 	}
@@ -248,7 +248,7 @@ func refetchCommand(o *options) *cobra.Command {
 			"one fetch at a time per namespace. A good response ends the pause, and the other fetches\n" +
 			"follow.",
 		Args:              takes(0, 1),
-		ValidArgsFunction: o.CompleteObjects,
+		ValidArgsFunction: o.completeObjects,
 	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
 		r.Namespace = o.Namespace

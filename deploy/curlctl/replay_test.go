@@ -211,7 +211,7 @@ func sortedLines(text string) string {
 func TestInterruptedReplayFails(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	err := replay.Publish(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.Wanted}}, 0, nil)
+	err := replay.Publish(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.StillWanted}}, 0, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
 	}

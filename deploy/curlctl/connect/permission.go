@@ -210,8 +210,8 @@ func (d *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.
 	}
 }
 
-// Since returns the last violation, or nil if it was before a time.
-func (d *Denials) Since(at time.Time) *PermissionError {
+// LastSince returns the last violation, or nil if it was before a time.
+func (d *Denials) LastSince(at time.Time) *PermissionError {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.last == nil || d.last.at.Before(at) {

@@ -201,8 +201,8 @@ type NextFetch struct {
 	Sequence uint64
 	// At is when the timer fires, and SetAt when it was set. For a due, both are its publish time.
 	At, SetAt time.Time
-	// IsDue means that no timer has to fire for it.
-	IsDue bool
+	// Fired means that no timer has to fire for it.
+	Fired bool
 	// Due is published when the timer fires.
 	Due *v1.Due
 	// URL of the want, which may hold secrets.
@@ -237,7 +237,7 @@ func nextFetch(m pipeline.Message) (NextFetch, error) {
 	}
 	due, err := pipeline.DecodeDue(key, m.Data)
 	return NextFetch{
-		Key: key, Sequence: m.Sequence, At: at, SetAt: m.Time, IsDue: kind == pipeline.KindDue, Due: due,
+		Key: key, Sequence: m.Sequence, At: at, SetAt: m.Time, Fired: kind == pipeline.KindDue, Due: due,
 		URL: due.GetWant().GetUrl(),
 	}, err
 }

@@ -51,11 +51,11 @@ type Cluster struct {
 }
 
 // using calls do with clients, and closes their connections.
-func (r *Cluster) using(operation string, do func(connect.Clients) error) error {
-	c, done, err := connect.Kubernetes(r.Options, r.Timeout)
+func (c *Cluster) using(operation string, do func(connect.Clients) error) error {
+	k, done, err := connect.Kubernetes(c.Options, c.Timeout)
 	if err == nil {
 		defer done()
-		err = do(c)
+		err = do(k)
 	}
 	if err != nil {
 		return &ClusterError{Operation: operation, Err: err}
@@ -65,19 +65,19 @@ func (r *Cluster) using(operation string, do func(connect.Clients) error) error 
 
 // Object reads the metadata of a ConfigMap, and the Watcher that owns it. If no ConfigMap has the name, it
 // reads the Watcher with that name and its ConfigMap. Either result may be nil.
-func (r *Cluster) Object(
+func (c *Cluster) Object(
 	ctx context.Context, namespace, name string,
 ) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
-	object, err := r.configMap(ctx, namespace, name)
+	object, err := c.configMap(ctx, namespace, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if object == nil {
-		w, err := r.watcher(ctx, namespace, name)
+		w, err := c.watcher(ctx, namespace, name)
 		if err != nil || w == nil {
 			return nil, nil, err
 		}
-		object, err = r.configMap(ctx, namespace, w.ConfigMapName())
+		object, err = c.configMap(ctx, namespace, w.ConfigMapName())
 		return object, w, err
 	}
 	owner := object.Labels[watchv1.WatcherLabel]
@@ -87,7 +87,7 @@ func (r *Cluster) Object(
 	if owner == "" {
 		return object, nil, nil
 	}
-	w, err := r.watcher(ctx, namespace, owner)
+	w, err := c.watcher(ctx, namespace, owner)
 	if w != nil && w.ConfigMapName() != name {
 		w = nil // anybody may set the label
 	}
@@ -95,11 +95,11 @@ func (r *Cluster) Object(
 }
 
 // configMap reads the metadata of a ConfigMap, without its data (nil: it does not exist).
-func (r *Cluster) configMap(
+func (c *Cluster) configMap(
 	ctx context.Context, namespace, name string,
 ) (object *metav1.PartialObjectMetadata, err error) {
-	err = r.using("get ConfigMap "+namespace+"/"+name, func(c connect.Clients) (err error) {
-		object, err = c.ConfigMaps.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	err = c.using("get ConfigMap "+namespace+"/"+name, func(k connect.Clients) (err error) {
+		object, err = k.ConfigMaps.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			object, err = nil, nil
 		}
@@ -108,15 +108,17 @@ func (r *Cluster) configMap(
 	return object, err
 }
 
-// Each visits the metadata of the ConfigMaps of a namespace and name (empty: all).
-func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata)) error {
-	return r.using("list ConfigMaps", func(c connect.Clients) error {
+// EachConfigMap visits the metadata of the ConfigMaps of a namespace and name (empty: all).
+func (c *Cluster) EachConfigMap(
+	ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata),
+) error {
+	return c.using("list ConfigMaps", func(k connect.Clients) error {
 		options := metav1.ListOptions{}
 		if name != "" {
 			options.FieldSelector = "metadata.name=" + name
 		}
 		list := func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-			return c.ConfigMaps.Namespace(namespace).List(ctx, page)
+			return k.ConfigMaps.Namespace(namespace).List(ctx, page)
 		}
 		return pager.New(list).EachListItem(ctx, options, func(item runtime.Object) error {
 			if object, ok := item.(*metav1.PartialObjectMetadata); ok {
@@ -128,9 +130,9 @@ func (r *Cluster) Each(ctx context.Context, namespace, name string, visit func(*
 }
 
 // Events reads up to 100 Events of a namespace with a reason.
-func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
-	err = r.using("list Events", func(c connect.Clients) error {
-		list, err := c.Core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
+func (c *Cluster) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
+	err = c.using("list Events", func(k connect.Clients) error {
+		list, err := k.Core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
 		if err == nil {
 			events = list.Items
 		}
@@ -140,8 +142,8 @@ func (r *Cluster) Events(ctx context.Context, namespace, reason string) (events 
 }
 
 // Annotate sets an annotation of this version of a ConfigMap (empty: removes it).
-func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
-	return r.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(c connect.Clients) error {
+func (c *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
+	return c.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(k connect.Clients) error {
 		annotations := map[string]any{name: value}
 		if value == "" {
 			annotations[name] = nil
@@ -150,7 +152,7 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 			"uid": object.UID, "resourceVersion": object.ResourceVersion, "annotations": annotations,
 		}})
 		if err == nil {
-			_, err = c.ConfigMaps.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
+			_, err = k.ConfigMaps.Namespace(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
@@ -158,7 +160,7 @@ func (r *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 }
 
 // PinSource sets the digest of one source of a Watcher (empty: none).
-func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
+func (c *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
 	n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
 	switch {
 	case n < 0:
@@ -166,7 +168,7 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 	case w.Spec.Sources[n].SHA256 == digest:
 		return nil
 	}
-	return r.using("patch Watcher "+w.Namespace+"/"+w.Name, func(c connect.Clients) error {
+	return c.using("patch Watcher "+w.Namespace+"/"+w.Name, func(k connect.Clients) error {
 		pin := map[string]any{"op": "add", "path": fmt.Sprintf("/spec/sources/%d/sha256", n), "value": digest}
 		if digest == "" {
 			pin["op"] = "remove"
@@ -175,7 +177,7 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 			{"op": "test", "path": "/metadata/resourceVersion", "value": w.ResourceVersion}, pin,
 		})
 		if err == nil {
-			_, err = c.Watchers.In(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
+			_, err = k.Watchers.In(w.Namespace).Patch(ctx, w.Name, types.JSONPatchType, patch,
 				metav1.PatchOptions{FieldManager: "curlctl"})
 		}
 		return err
@@ -184,9 +186,9 @@ func (r *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 
 // watcher reads a Watcher. It returns nil if the Watcher or its CRD does not exist, or if the user may not
 // read it, because rights on the ConfigMap are enough.
-func (r *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
-	err = r.using("get Watcher "+namespace+"/"+name, func(c connect.Clients) error {
-		found, err := c.Watchers.In(namespace).Get(ctx, name, metav1.GetOptions{})
+func (c *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
+	err = c.using("get Watcher "+namespace+"/"+name, func(k connect.Clients) error {
+		found, err := k.Watchers.In(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return nil
 		}

@@ -72,7 +72,7 @@ func (a *access) allows(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	cookie, err := r.Cookie(a.cookie)
-	if err != nil || !same(cookie.Value, a.session) {
+	if err != nil || !equalSecrets(cookie.Value, a.session) {
 		http.Error(w, "Open the address that `curlctl console` printed. It signs in once.", http.StatusUnauthorized)
 		return false
 	}
@@ -82,7 +82,7 @@ func (a *access) allows(w http.ResponseWriter, r *http.Request) bool {
 // enter exchanges the token for a cookie.
 func (a *access) enter(w http.ResponseWriter, r *http.Request, token string) {
 	a.mu.Lock()
-	valid := a.token != "" && same(token, a.token)
+	valid := a.token != "" && equalSecrets(token, a.token)
 	if valid {
 		a.token = ""
 	}
@@ -98,4 +98,4 @@ func (a *access) enter(w http.ResponseWriter, r *http.Request, token string) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+func equalSecrets(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

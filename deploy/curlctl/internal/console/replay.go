@@ -108,9 +108,10 @@ func (s *Server) replay(v *visit) (*page, error) {
 		top = max(top, items[0].ID)
 	}
 	d.Hidden.Set("top", strconv.FormatUint(top, 10))
-	d.Button = "Replay " + printer.Plural(counts[replay.Wanted], "failure")
-	d.Lines = append([]string{"Would replay " + printer.Grouped(counts[replay.Wanted]) + of}, replay.Skipped(counts)...)
-	return s.answer(v, d, items, counts[replay.Wanted], func() string {
+	d.Button = "Replay " + printer.Plural(counts[replay.StillWanted], "failure")
+	d.Lines = append([]string{"Would replay " + printer.Grouped(counts[replay.StillWanted]) + of},
+		replay.Skipped(counts)...)
+	return s.answer(v, d, items, counts[replay.StillWanted], func() string {
 		return "Replayed " + printer.Grouped(replay.Verdicts(items)[replay.Replayed]) + of +
 			" The page Failures shows their new state."
 	})

@@ -99,7 +99,7 @@ func (s *Server) problemOf(err error, since time.Time) *problem {
 		return known
 	}
 	var cause error
-	if denied := s.deps.Conn.Denials.Since(since); denied != nil {
+	if denied := s.deps.Conn.Denials.LastSince(since); denied != nil {
 		cause = denied
 	}
 	kind, err := fault.Of(cause, err)

@@ -37,8 +37,8 @@ var (
 	FailedAgain = Kind{Exit: 6}
 	// Interrupted means that the user ended the command.
 	Interrupted = Kind{6, http.StatusServiceUnavailable}
-	// Found means that doctor, check or setup --dry-run found a problem.
-	Found = Kind{Exit: 7}
+	// ProblemFound means that doctor, check or setup --dry-run found a problem.
+	ProblemFound = Kind{Exit: 7}
 	// NotConfirmed means that the user declined, or that there was no terminal to ask.
 	NotConfirmed = Kind{Exit: 8}
 )

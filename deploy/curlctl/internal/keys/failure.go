@@ -61,7 +61,8 @@ func NewRecord(f operate.DeadLetter) Record {
 	want, detail := f.Message.GetWant(), f.Message.GetFailure()
 	r := Record{
 		ID: f.ID, Reason: f.Reason, Host: f.Host, ConfigMapKey: ConfigMapKey(f.Key), Request: RequestOf(want),
-		Refresh: every(want.GetRefresh().AsDuration()), Status: detail.GetStatusCode(), Attempts: detail.GetAttempts(),
+		Refresh: formatInterval(want.GetRefresh().AsDuration()),
+		Status:  detail.GetStatusCode(), Attempts: detail.GetAttempts(),
 		FirstFailedAt: timeOf(detail.GetFirstFailedAt()), LastFailedAt: timeOf(f.Message.GetLastFailedAt()),
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
@@ -133,10 +134,10 @@ func Snippet(f operate.DeadLetter) string {
 	case !utf8.Valid(raw):
 		return strconv.Itoa(len(raw)) + " bytes that are not text"
 	}
-	const most = 5
+	const maxLines = 5
 	lines := strings.Split(strings.TrimSpace(string(raw)), "\n")
-	if len(lines) > most {
-		lines = append(lines[:most], "…")
+	if len(lines) > maxLines {
+		lines = append(lines[:maxLines], "…")
 	}
 	for i, line := range lines {
 		lines[i] = printer.Printable(strings.TrimRight(line, "\r"))

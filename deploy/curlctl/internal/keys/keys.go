@@ -71,8 +71,8 @@ func (k Key) Row(now time.Time) printer.Row {
 	}
 }
 
-// every formats an interval (empty for none).
-func every(interval time.Duration) string {
+// formatInterval formats an interval (empty for none).
+func formatInterval(interval time.Duration) string {
 	if interval <= 0 {
 		return ""
 	}
@@ -195,7 +195,7 @@ func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
 	}
 	if next.Due.GetWantSequence() == w.Sequence {
-		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.IsDue
+		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.Fired
 		streams.Newest = next.Due.GetCached().GetSha256()
 	}
 	var shown *keystate.View
@@ -206,7 +206,7 @@ func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64
 	}
 	return Key{
 		ConfigMapKey: ConfigMapKey(w.Key), Request: RequestOf(w.Want), Condition: keystate.Of(spec, shown, &streams, r.Now),
-		Host: sentence.Host(w.Want.GetUrl()), Refresh: every(w.Want.GetRefresh().AsDuration()),
+		Host: sentence.Host(w.Want.GetUrl()), Refresh: formatInterval(w.Want.GetRefresh().AsDuration()),
 		Cause: pipeline.CauseName(w.Want.GetCause()), Sequence: w.Sequence, WantedAt: w.At,
 	}
 }
@@ -234,7 +234,7 @@ func (r Reader) Some(ctx context.Context, keys []pipeline.Key, visit func(Key)) 
 		return err
 	}
 	return r.Client.Requests(ctx, keys, func(w operate.StoredWant, next operate.NextFetch) {
-		if next.IsDue && next.Sequence <= handled {
+		if next.Fired && next.Sequence <= handled {
 			next = operate.NextFetch{} // it was fetched since
 		}
 		visit(r.key(w, next, handled))

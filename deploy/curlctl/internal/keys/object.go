@@ -31,7 +31,7 @@ type Objects map[pipeline.Key]Object
 // ReadObjects reads the ConfigMaps of a namespace and name (empty: all) with one of our annotations.
 func ReadObjects(ctx context.Context, from *operate.Cluster, namespace, name string) (Objects, error) {
 	objects := Objects{}
-	err := from.Each(ctx, namespace, name, func(m *metav1.PartialObjectMetadata) { objects.Add(&m.ObjectMeta) })
+	err := from.EachConfigMap(ctx, namespace, name, func(m *metav1.PartialObjectMetadata) { objects.Add(&m.ObjectMeta) })
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (o *Object) unpublished(
 		}
 		all = append(all, Key{
 			ConfigMapKey: ConfigMapKey(at), Request: Request{UID: string(o.UID), URL: URL(pair.URL)}, Condition: state,
-			Host: sentence.Host(pair.URL), Refresh: every(o.Request.Interval(pair.Key)),
+			Host: sentence.Host(pair.URL), Refresh: formatInterval(o.Request.Interval(pair.Key)),
 		})
 	}
 	return all

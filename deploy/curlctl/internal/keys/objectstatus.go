@@ -165,7 +165,8 @@ func (v *ObjectStatus) readMetadata(object *metav1.PartialObjectMetadata) {
 	}
 	for _, pair := range request.Pairs {
 		v.Asks = append(v.Asks, Pair{
-			Key: pair.Key, URL: URL(pair.URL), Refresh: every(request.Interval(pair.Key)), SHA256: request.SHA256[pair.Key],
+			Key: pair.Key, URL: URL(pair.URL), Refresh: formatInterval(request.Interval(pair.Key)),
+			SHA256: request.SHA256[pair.Key],
 		})
 	}
 	if read.Unreadable {

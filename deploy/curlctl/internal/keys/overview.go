@@ -172,8 +172,8 @@ func (o Overview) Headline(now time.Time) string {
 	return headline + o.Now.String()
 }
 
-// Word returns the state of a key whose style fits the headline on web pages.
-func (o Overview) Word() string {
+// Style returns the state of a key whose style fits the headline on web pages.
+func (o Overview) Style() string {
 	switch {
 	case o.Blocked != "" || o.Now.Bad() > 0:
 		return "failing"
@@ -218,8 +218,8 @@ func (g Group) Row(now time.Time) printer.Row {
 // Tally counts by name.
 type Tally map[string]int
 
-// most is the maximum number of names that a Tally shows.
-const most = 3
+// maxNames is the maximum number of names that a Tally shows.
+const maxNames = 3
 
 // String formats the largest counts, such as "shop 12, team-a 3, 5 more".
 func (t Tally) String() string {
@@ -227,10 +227,10 @@ func (t Tally) String() string {
 		return cmp.Or(cmp.Compare(t[b], t[a]), cmp.Compare(a, b))
 	})
 	var parts []string
-	for _, name := range names[:min(len(names), most)] {
+	for _, name := range names[:min(len(names), maxNames)] {
 		parts = append(parts, name+" "+printer.Grouped(t[name]))
 	}
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxNames; more > 0 {
 		parts = append(parts, printer.Grouped(more)+" more")
 	}
 	return strings.Join(parts, ", ")

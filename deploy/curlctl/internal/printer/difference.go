@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// around is the number of equal lines that a difference shows before and after a change.
-	around = 3
+	// contextLines is the number of equal lines that a difference shows before and after a change.
+	contextLines = 3
 	// maxCompared is the maximum number of lines between the first and the last change, because a comparison takes
 	// time that grows with its square.
 	maxCompared = 2000
@@ -31,7 +31,7 @@ func Difference(from, to []byte, names [2]string) string {
 	for equal < min(len(a), len(b))-start && a[len(a)-1-equal] == b[len(b)-1-equal] {
 		equal++
 	}
-	start, equal = max(0, start-around), max(0, equal-around)
+	start, equal = max(0, start-contextLines), max(0, equal-contextLines)
 	a, b = a[start:len(a)-equal], b[start:len(b)-equal]
 	if len(a) > maxCompared || len(b) > maxCompared {
 		return fmt.Sprintf("There are too many changes to show, in lines %d to %d of %s and lines %d to %d of %s.\n",
@@ -39,16 +39,16 @@ func Difference(from, to []byte, names [2]string) string {
 	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "--- %s\n+++ %s\n", names[0], names[1])
-	for _, group := range difflib.NewMatcher(a, b).GetGroupedOpCodes(around) {
+	for _, group := range difflib.NewMatcher(a, b).GetGroupedOpCodes(contextLines) {
 		first, last := group[0], group[len(group)-1]
 		fmt.Fprintf(&text, "@@ -%d,%d +%d,%d @@\n", start+first.I1+1, last.I2-first.I1, start+first.J1+1, last.J2-first.J1)
 		for _, code := range group {
 			if code.Tag == 'e' {
-				mark(&text, ' ', a[code.I1:code.I2])
+				writeLines(&text, ' ', a[code.I1:code.I2])
 				continue
 			}
-			mark(&text, '-', a[code.I1:code.I2])
-			mark(&text, '+', b[code.J1:code.J2])
+			writeLines(&text, '-', a[code.I1:code.I2])
+			writeLines(&text, '+', b[code.J1:code.J2])
 		}
 	}
 	return Escaped(text.String())
@@ -57,7 +57,7 @@ func Difference(from, to []byte, names [2]string) string {
 // Short returns the beginning of a digest, which is enough to name it.
 func Short(digest string) string { return digest[:min(12, len(digest))] }
 
-func mark(text *strings.Builder, with byte, lines []string) {
+func writeLines(text *strings.Builder, with byte, lines []string) {
 	for _, line := range lines {
 		text.WriteByte(with)
 		text.WriteString(strings.TrimSuffix(line, "\n") + "\n")

@@ -32,7 +32,7 @@ func Publish(
 	group.SetLimit(concurrency)
 	var done atomic.Int64
 	for _, item := range items {
-		if item.Verdict != Wanted {
+		if item.Verdict != StillWanted {
 			continue
 		}
 		if err := limiter.Wait(ctx); err != nil {
@@ -54,7 +54,7 @@ func Publish(
 func request(ctx context.Context, client *operate.Client, item *Item, begun int64) error {
 	ctx, cancel := context.WithTimeout(ctx, retryFor)
 	defer cancel()
-	verdict, tries := Wanted, 0
+	verdict, tries := StillWanted, 0
 	err := poll(ctx, func(ctx context.Context) (_ bool, err error) {
 		verdict, err = publish(ctx, client, item, begun)
 		tries++
@@ -80,13 +80,13 @@ const supersededTries = 3
 func publish(ctx context.Context, client *operate.Client, item *Item, begun int64) (Verdict, error) {
 	for range supersededTries {
 		want, verdict, err := current(ctx, client, item)
-		if err != nil || verdict != Wanted {
+		if err != nil || verdict != StillWanted {
 			return verdict, err
 		}
 		want.Want.Status, want.Want.Cached = "", nil
 		due := &v1.Due{Want: want.Want, WantSequence: want.Sequence}
 		if err := inherit(ctx, client, item.Key, due); err != nil {
-			return Wanted, err
+			return StillWanted, err
 		}
 		var id string
 		if item.ID > 0 {
@@ -133,15 +133,15 @@ func current(ctx context.Context, client *operate.Client, item *Item) (operate.S
 	case errors.Is(err, pipeline.ErrMalformed):
 		return want, Changed, nil
 	case err != nil && item.ID > 0:
-		return want, Wanted, fmt.Errorf("check failure %d: %w", item.ID, err)
+		return want, StillWanted, fmt.Errorf("check failure %d: %w", item.ID, err)
 	case err != nil:
-		return want, Wanted, err
+		return want, StillWanted, err
 	case want.Sequence == 0:
 		return want, Gone, nil
 	case item.ID > 0 && keys.RequestOf(want.Want) != item.request:
 		return want, Changed, nil
 	}
-	return want, Wanted, nil
+	return want, StillWanted, nil
 }
 
 // concurrency is the maximum number of concurrent requests.

@@ -23,8 +23,8 @@ type Verdict string
 
 // The verdicts.
 const (
-	// Wanted: the failed request is still wanted.
-	Wanted Verdict = "wanted"
+	// StillWanted: the failed request is still wanted.
+	StillWanted Verdict = "wanted"
 	// Replayed: the fetch was requested.
 	Replayed Verdict = "replayed"
 	// Already: the same replay was requested within the last two minutes.
@@ -100,7 +100,7 @@ func (o Failures) Items(
 		if item.Verdict != Gone {
 			return
 		}
-		item.Verdict = Wanted
+		item.Verdict = StillWanted
 		if now := Verdict(keys.CurrentState(item.request, &k)); now == Changed || now == Recovered && !o.AlsoRecovered {
 			item.Verdict = now
 		}
@@ -109,7 +109,7 @@ func (o Failures) Items(
 		_, err = r.Each(ctx, func(k keys.Key) {
 			key := pipeline.Key(k.ConfigMapKey)
 			if newest[key] == nil && (k.State == keystate.Failing || k.Attempts > 0) {
-				items = append(items, &Item{Key: key, Verdict: Wanted})
+				items = append(items, &Item{Key: key, Verdict: StillWanted})
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func (r Refetch) Items(ctx context.Context, client *operate.Client) (items []*It
 			return nil, err
 		}
 		if r.selects(w.Want.GetUrl()) {
-			items = append(items, &Item{Key: w.Key, Verdict: Wanted, Begun: r.Begun})
+			items = append(items, &Item{Key: w.Key, Verdict: StillWanted, Begun: r.Begun})
 		}
 	}
 	return items, nil
