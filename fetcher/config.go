@@ -85,7 +85,7 @@ func (c *Config) BindPolicyFlags(fs *pflag.FlagSet) {
 		"file with additions to the egress policy by namespace, reloaded on change")
 	fs.StringVar(&c.Get.HeaderFile, "header-file", c.Get.HeaderFile,
 		"file with headers to send to hosts, reloaded on change")
-	fs.StringVar(&c.Get.TeamFile, "tenant-header-file", c.Get.TeamFile,
+	fs.StringVar(&c.Get.TenantFile, "tenant-header-file", c.Get.TenantFile,
 		"file that keeper --credentials compiles from the Secrets of teams, used after --header-file, reloaded on change")
 	fs.StringVar(&c.Get.CABundle, "ca-bundle", c.Get.CABundle,
 		"file with certificates to trust in addition to the system's, reloaded on change")

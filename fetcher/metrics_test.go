@@ -128,7 +128,7 @@ func moves() []move {
 			own + `get_duration_seconds{phase="transfer"}`,
 		}},
 		{do: ask("/ok", refreshed), series: []string{
-			own + `messages_total{outcome="unmodified"}`, own + "staleness_seconds",
+			own + `messages_total{outcome="unmodified"}`, own + "refresh_delay_seconds",
 		}},
 		{do: ask("/missing"), series: []string{
 			own + `messages_total{outcome="gave_up"}`, own + `gets_total{outcome="BadStatus"}`,
@@ -144,7 +144,7 @@ func moves() []move {
 		},
 		{do: func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }, series: []string{own + "coalesced_total"}},
 		{do: queue, change: oneSlot, series: []string{
-			own + `parked_total{cause="host"}`, own + `hosts{state="queued"}`, own + "queued_keys",
+			own + `parked_total{obstacle="host"}`, own + `hosts{state="queued"}`, own + "queued_keys",
 		}},
 		{
 			series: []string{own + `claims_total{outcome="won"}`}, change: oneSlot,
@@ -153,7 +153,7 @@ func moves() []move {
 				for i := range 20 {
 					l.want(fmt.Sprint("waiting-", i), fmt.Sprint("/ok?", i))
 				}
-				Eventually(l.Value(own + `parked_total{cause="host"}`)).Should(BeNumerically(">=", 10))
+				Eventually(l.Value(own + `parked_total{obstacle="host"}`)).Should(BeNumerically(">=", 10))
 				l.release()
 			},
 		},
@@ -168,7 +168,7 @@ func moves() []move {
 		{do: ask("ftp://data.example.com/"), series: []string{own + `denials_total{rule="scheme"}`}},
 		{do: hang, series: []string{own + "in_flight_messages", own + `hosts{state="active"}`}},
 		{
-			series: []string{own + `pushbacks_total{cause="broker"}`},
+			series: []string{own + `publish_failures_total{reason="broker"}`},
 			do:     func(l *lab) { hang(l); l.server.Stop(); l.release() },
 		},
 	}

@@ -66,7 +66,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	rt.Started()
 	group.Go(func() error {
 		if clock.Wait(reloading.Done()) {
-			handler.ResumeOnChange(reloading, changed)
+			handler.RetryOnChange(reloading, changed)
 		}
 		return nil
 	})
@@ -107,7 +107,7 @@ func newGetter(
 			log.Warn().Msg("the fetcher checks only names, so the egress proxy must deny private addresses")
 		}
 	}
-	if cfg.TrustedKeys == "" && cfg.Get.HeaderFile+cfg.Get.TeamFile != "" {
+	if cfg.TrustedKeys == "" && cfg.Get.HeaderFile+cfg.Get.TenantFile != "" {
 		log.Warn().Msg("credentials are sent for every want, whoever published it (see --trusted-keys)")
 	}
 	gate, err := egress.New(cfg.Egress, egress.Deps{File: cfg.PolicyFile, DialTimeout: cfg.DialTimeout})

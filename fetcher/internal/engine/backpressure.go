@@ -10,9 +10,9 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// relief is how long a stream must accept all messages before it counts as available again. A full
+// quietFor is how long a stream must accept all messages before it counts as available again. A full
 // stream sometimes has room for one.
-const relief = 10 * time.Second
+const quietFor = 10 * time.Second
 
 // backpressure logs once when a stream stops accepting messages, and once when it accepts them
 // again.
@@ -59,7 +59,7 @@ func (b *backpressure) rejectedSince(stream string, since time.Time) bool {
 func (b *backpressure) accepted(stream string, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if at, ok := b.rejectedAt[stream]; ok && now.Sub(at) >= relief {
+	if at, ok := b.rejectedAt[stream]; ok && now.Sub(at) >= quietFor {
 		delete(b.rejectedAt, stream)
 		b.log.Info().Str("stream", stream).Msg("the broker takes messages again")
 	}

@@ -38,7 +38,7 @@ var (
 
 // react decides how to react to the end of an attempt, and does it.
 func (e *Engine) react(ctx context.Context, a *attempt, end attemptEnd) reaction {
-	return e.carryOut(ctx, a, e.cfg.decide(a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
+	return e.carryOut(ctx, a, e.cfg.decide(&a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
 }
 
 // carryOut carries out a reaction and returns it with its outcome, which is another one if the want was
@@ -54,8 +54,8 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction 
 	}
 	var timer uint64
 	first := func() (err error) { timer, err = e.setTimer(ctx, a, r); return err }
-	second := func() error { return e.publish(ctx, a, &r) }
-	if a.claimed {
+	second := func() (err error) { r.dropped, err = e.publish(ctx, a, r); return err }
+	if a.claim != nil {
 		first, second = second, first
 	}
 	err := first()
@@ -69,7 +69,7 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction 
 		return e.react(ctx, a, attemptEnd{failure: tooLarge()})
 	case errors.Is(err, errRejected):
 		f := unhandled("broker rejects the outcome of the message", err)
-		if a.claimed && r.outcome != gaveUp { // nothing else stores its dead letter
+		if a.claim != nil && r.outcome != gaveUp { // nothing else stores its dead letter
 			return e.react(ctx, a, attemptEnd{failure: f})
 		}
 		return reaction{outcome: malformed, failure: f}
@@ -95,29 +95,27 @@ func (e *Engine) setTimer(ctx context.Context, a *attempt, r reaction) (sequence
 			sequence, err = e.deps.Client.SetTimer(ctx, r.timer, r.at)
 			return err
 		})
-	case r.done && a.claimed:
+	case r.done && a.claim != nil:
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error {
 			return e.deps.Client.CancelTimer(ctx, a.key, a.wantSequence)
 		})
 	case r.done:
-		err = e.checkWant(ctx, a.trigger)
+		err = e.checkWant(ctx, &a.trigger)
 	}
 	return sequence, err
 }
 
-// publish publishes the dead letter, within the budget, and the result of a reaction.
-func (e *Engine) publish(ctx context.Context, a *attempt, r *reaction) error {
-	if r.deadLetter != nil {
-		r.dropped = !e.publishDeadLetter(ctx, a, r.deadLetter)
-		if r.dropped {
-			e.deps.Metrics.deadLettersDropped.Inc()
-		}
+// publish publishes the dead letter of a reaction, unless it has to be dropped, and the result.
+func (e *Engine) publish(ctx context.Context, a *attempt, r reaction) (dropped bool, err error) {
+	if r.deadLetter != nil && !e.publishDeadLetter(ctx, a, r.deadLetter) {
+		dropped = true
+		e.deps.Metrics.deadLettersDropped.Inc()
 	}
 	if r.result == nil {
-		return nil
+		return dropped, nil
 	}
 	e.resultBytes.Spend(a.key.Namespace, int64(len(r.result.GetContent().GetBody())))
-	return e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
+	return dropped, e.untilAccepted(ctx, pipeline.Results, func(ctx context.Context) error {
 		if err := e.renew(ctx, a); err != nil {
 			return err
 		}
@@ -131,7 +129,7 @@ const deadLetterBudget = "dead_letters"
 // publishDeadLetter reports whether the budget and the stream accept a dead letter.
 func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLetter) bool {
 	if short := e.deadLetters.Take(a.key.Namespace, 1); short != nil {
-		e.logShortage(a.trigger, short, deadLetterBudget,
+		e.logShortage(&a.trigger, short, deadLetterBudget,
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}
@@ -144,7 +142,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 	defer cancel()
 	if err := e.deps.Client.PublishDeadLetter(ctx, a.key, d, id); err != nil {
 		e.backpressure.rejected(pipeline.Failures, err, e.deps.Local())
-		e.deps.Metrics.observePushback(err)
+		e.deps.Metrics.countPublishFailure(err)
 		return false
 	}
 	e.backpressure.accepted(pipeline.Failures, e.deps.Local())
@@ -201,7 +199,7 @@ func (e *Engine) untilAccepted(ctx context.Context, stream string, call func(con
 			return fmt.Errorf("%w: %w", errRejected, err)
 		}
 		e.backpressure.rejected(stream, err, e.deps.Local())
-		e.deps.Metrics.observePushback(err)
+		e.deps.Metrics.countPublishFailure(err)
 		if err := e.pause(pause); err != nil {
 			return err
 		}

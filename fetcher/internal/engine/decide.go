@@ -116,7 +116,7 @@ func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, ra
 		r.timer.FreshUntil = timestamppb.New(at)
 	}
 	switch {
-	case body.GetSha256() != t.earlier.GetCached().GetSha256():
+	case body.GetSha256() != t.due.GetCached().GetSha256():
 		r.outcome = content
 		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
 			Body: got.Body, Sha256: got.SHA256, Rules: rule.Of(t.want).Digest(), Credential: got.Credential,
@@ -133,7 +133,7 @@ func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, ra
 
 // refresh sets the timer of a refresh of a key that has a body.
 func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) reaction {
-	due := t.due(v1.Cause_CAUSE_REFRESH)
+	due := t.nextDue(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
 	// If another fetcher may have worked on the key meanwhile, the writer may drop the result. So the
 	// timer keeps the former digest, and the refresh publishes the body again.
@@ -146,10 +146,10 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 
 // park sets a timer without an attempt.
 func park(t *trigger, p parking, now time.Time, random float64) reaction {
-	due := t.due(v1.Cause_CAUSE_PARKED)
+	due := t.nextDue(v1.Cause_CAUSE_PARKED)
 	r := reaction{outcome: parked, parking: p, timer: due, wait: p.Pause}
 	if p.queued {
-		since := t.earlier.GetWaitingSince()
+		since := t.due.GetWaitingSince()
 		r.wait = throttle.Lease(since == nil, random)
 		if p.Pause > r.wait { // too long for a lease
 			r.parking.queued, r.wait = false, p.Pause+r.wait/10
@@ -157,7 +157,7 @@ func park(t *trigger, p parking, now time.Time, random float64) reaction {
 		if since == nil {
 			since = timestamppb.New(now)
 		}
-		due.WaitingSince, due.Unended, due.WaitsFor = since, t.earlier.GetUnended(), t.earlier.GetWaitsFor()
+		due.WaitingSince, due.Unended, due.WaitsFor = since, t.due.GetUnended(), t.due.GetWaitsFor()
 	}
 	if p.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
 		r.outcome = queued
@@ -182,7 +182,7 @@ const (
 // afterFailure schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
 func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random float64) reaction {
 	f.RetryAfter = min(f.RetryAfter, s.MaxRetryAfter)
-	attempts, interval, cause := t.earlier.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
+	attempts, interval, cause := t.due.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
 	givesUp := !pipeline.Retries(f.Failure(), attempts, s.MaxAttempts)
 	r := reaction{outcome: retry, failure: &f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
@@ -205,23 +205,23 @@ func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random flo
 	publish := givesUp && (!known || attempts > 1 || again) ||
 		!givesUp && !known && (attempts == reportAfter || r.wait > withholdFor)
 
-	r.timer = t.dueAfter(f, publish, cause, now)
+	r.timer = t.dueAfterFailure(f, publish, cause, now)
 	r.timer.Attempts = attempts
-	said := t.failureMessage(f, r.at, now)
-	said.GaveUp, said.Again = givesUp, again
+	report := t.failureReport(f, r.at, now)
+	report.GaveUp, report.Again = givesUp, again
 	if paused {
-		r.timer.WaitsFor, said.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
+		r.timer.WaitsFor, report.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
 	if givesUp {
 		r.timer.Attempts, r.timer.ReplayOf, r.timer.GaveUp = 0, 0, true
-		said.Interval = durationpb.New(interval)
+		report.Interval = durationpb.New(interval)
 		r.deadLetter = &v1.DeadLetter{
-			Want: slim(t.want), Failure: said, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
-			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.earlier.GetReplayOf(),
+			Want: slim(t.want), Failure: report, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
+			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.due.GetReplayOf(),
 		}
 	}
 	if publish {
-		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: said}})
+		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: report}})
 	}
 	return r
 }
@@ -232,29 +232,29 @@ const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
 // credentials were sent, the last report is old, or the key has become stale since.
 func (t *trigger) isRepeated(f failure, now time.Time) bool {
 	switch {
-	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.earlier.GetReportedAt() == nil, t.earlier.GetReplayOf() > 0:
+	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.due.GetReportedAt() == nil, t.due.GetReplayOf() > 0:
 		return true
-	case f.Class == t.reported() && (f.Detail == noCredential) != (t.earlier.GetDetail() == noCredential):
+	case f.Class == t.reported() && (f.Detail == noCredential) != (t.due.GetDetail() == noCredential):
 		return true // a credential was added or removed
-	case f.Class != t.reported() || t.earlier.GetReportedAt() == nil:
+	case f.Class != t.reported() || t.due.GetReportedAt() == nil:
 		return false
 	}
-	since, at := t.failingSince(now), t.earlier.GetReportedAt().AsTime()
+	since, at := t.failingSince(now), t.due.GetReportedAt().AsTime()
 	return now.Sub(at) >= repeatAfter ||
 		pipeline.FailsForLong(since, t.interval(), now) && !pipeline.FailsForLong(since, t.interval(), at)
 }
 
-// due returns the timer's payload.
-func (t *trigger) due(cause v1.Cause) *v1.Due {
-	due := proto.CloneOf(t.earlier)
+// nextDue returns the timer's payload.
+func (t *trigger) nextDue(cause v1.Cause) *v1.Due {
+	due := proto.CloneOf(t.due)
 	due.Want, due.WantSequence, due.Cause = slim(t.want), t.wantSequence, cause
 	due.WaitsFor, due.WaitingSince, due.Unended, due.Settings = v1.WaitsFor_WAITS_FOR_UNSPECIFIED, nil, 0, ""
 	return due
 }
 
-// dueAfter returns the timer's payload after a failure.
-func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.Time) *v1.Due {
-	due := t.due(cause)
+// dueAfterFailure returns the timer's payload after a failure.
+func (t *trigger) dueAfterFailure(f failure, published bool, cause v1.Cause, now time.Time) *v1.Due {
+	due := t.nextDue(cause)
 	due.FirstFailedAt, due.Detail, due.Settings = timestamppb.New(t.failingSince(now)), f.Detail, f.Settings
 	forgetValidators(due.GetCached())
 	if t.overtaken(now) {
@@ -270,15 +270,16 @@ func (t *trigger) dueAfter(f failure, published bool, cause v1.Cause, now time.T
 	return due
 }
 
-func (t *trigger) failureMessage(f failure, next, now time.Time) *v1.Failure {
-	said := f.Failure()
-	said.Host, said.Attempts, said.Rule = pipeline.HostOf(t.want.GetUrl()), t.earlier.GetAttempts()+1, f.rule
-	said.FirstFailedAt = timestamppb.New(t.failingSince(now))
+// failureReport returns a failure as the writer and dead letters get it.
+func (t *trigger) failureReport(f failure, next, now time.Time) *v1.Failure {
+	report := f.Failure()
+	report.Host, report.Attempts, report.Rule = pipeline.HostOf(t.want.GetUrl()), t.due.GetAttempts()+1, f.rule
+	report.FirstFailedAt = timestamppb.New(t.failingSince(now))
 	// The watcher publishes an unsigned want again before that.
 	if f.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
-		said.NextAt = timestamppb.New(next)
+		report.NextAt = timestamppb.New(next)
 	}
-	return said
+	return report
 }
 
 // result sets the fields that all results have.
@@ -287,7 +288,7 @@ func (t *trigger) result(now time.Time, r *v1.Result) *v1.Result {
 	if t.readFirst {
 		r.Want = withoutStatus(t.want)
 	}
-	r.ObservedAt, r.Answered = timestamppb.New(now), t.earlier.GetCached() != nil
+	r.ObservedAt, r.Answered = timestamppb.New(now), t.due.GetCached() != nil
 	return r
 }
 
@@ -299,22 +300,22 @@ func withoutStatus(w *v1.Want) *v1.Want {
 	return w
 }
 
-// trust is the maximum time between two unconditional GETs of a key. It needs no trust in the
+// maxConditionalAge is the maximum time between two unconditional GETs of a key. It needs no trust in the
 // validators of a server.
-const trust = 24 * time.Hour
+const maxConditionalAge = 24 * time.Hour
 
 // bodyAfter returns the body of a key after a response.
 func bodyAfter(t *trigger, r get.Response, now time.Time, random float64) *v1.Cached {
 	if r.NotModified {
-		return t.earlier.GetCached()
+		return t.due.GetCached()
 	}
 	body := &v1.Cached{
 		Sha256: r.SHA256, Size: int64(len(r.Body)), Etag: r.ETag, LastModified: r.LastModified, ValidatedBy: r.From,
 	}
 	if r.Conditional() {
-		// The last conditional GET is at least an interval with its jitter before the end of trust.
+		// The last conditional GET is at least an interval with its jitter before the end of maxConditionalAge.
 		// Random numbers spread the unconditional ones over time.
-		until := trust - time.Duration(random*float64(trust/4)) - t.interval() - t.interval()/4
+		until := maxConditionalAge - time.Duration(random*float64(maxConditionalAge/4)) - t.interval() - t.interval()/4
 		body.ConditionalUntil = timestamppb.New(now.Add(until))
 	}
 	return body
@@ -324,7 +325,7 @@ func bodyAfter(t *trigger, r get.Response, now time.Time, random float64) *v1.Ca
 func validators(body *v1.Cached, now time.Time) get.Validators {
 	v := get.Validators{From: body.GetValidatedBy(), ETag: body.GetEtag(), LastModified: body.GetLastModified()}
 	left := body.GetConditionalUntil().AsTime().Sub(now)
-	if v.Conditional() && (left < 0 || left > trust) { // or the clock was set back
+	if v.Conditional() && (left < 0 || left > maxConditionalAge) { // or the clock was set back
 		return get.Validators{}
 	}
 	return v

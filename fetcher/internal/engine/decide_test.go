@@ -270,8 +270,8 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &trigger{
-				want:    &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
-				earlier: cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, began: noon.Add(-c.took),
+				want: &v1.Want{Url: "https://e.example.com/", Refresh: durationpb.New(c.interval), Status: "{}"},
+				due:  cmp.Or(c.past, &v1.Due{}), readFirst: c.past != nil, began: noon.Add(-c.took),
 			}
 			if c.change != nil {
 				c.change(m.want)

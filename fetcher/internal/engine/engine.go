@@ -101,8 +101,8 @@ func (e *Engine) run(ctx context.Context, a *attempt) reaction {
 	defer e.deps.Metrics.inFlight.Dec()
 	defer func() { a.ticket.End() }()
 	r := e.tryAndReact(ctx, a)
-	if a.claimed && r.outcome == postponed {
-		e.giveBack(ctx, a.claim, r.wait)
+	if a.claim != nil && r.outcome == postponed {
+		e.giveBack(ctx, *a.claim, r.wait)
 	}
 	e.report(a, r)
 	a.setSpanOutcome(r)
@@ -111,7 +111,7 @@ func (e *Engine) run(ctx context.Context, a *attempt) reaction {
 
 // tryAndReact gives up on a claimed key that panics. pipeline.Consume recovers the panics of delivered messages.
 func (e *Engine) tryAndReact(ctx context.Context, a *attempt) (r reaction) {
-	if a.claimed {
+	if a.claim != nil {
 		defer func() {
 			if value := recover(); value != nil {
 				e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).

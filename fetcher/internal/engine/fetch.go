@@ -19,21 +19,21 @@ import (
 
 // attempt is the handling of a trigger.
 type attempt struct {
-	*trigger
+	trigger
 
 	span trace.Span
 	// ticket is the throttle's permission. Nil: none yet, or the GET is another trigger's.
 	ticket *throttle.Ticket
-	// claim is empty unless the key is claimed.
-	claim claim
+	// claim is the timer of the key until its outcome is published. Nil: the key was delivered, not claimed.
+	claim *claim
 }
 
 const (
 	// replicaLag is the delay of a trigger whose want a lagging replica does not have yet.
 	replicaLag = time.Second
-	// lookups is the number of failed lookups after which a want counts as purged. Fewer may be due to a
+	// maxLookups is the number of failed lookups after which a want counts as purged. Fewer may be due to a
 	// lagging replica.
-	lookups = 3
+	maxLookups = 3
 	// maxUnended is the number of fetchers in a row that may end before they have handled a key.
 	maxUnended = 5
 )
@@ -41,11 +41,11 @@ const (
 // try makes an attempt, if it is possible.
 func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	switch {
-	case a.unreadable != nil:
-		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.unreadable)}
+	case a.err != nil:
+		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.err)}
 	case a.tombstone():
 		return attemptEnd{outcome: tombstone}
-	case a.cause == v1.Cause_CAUSE_PARKED && !a.claimed && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
+	case a.cause == v1.Cause_CAUSE_PARKED && a.claim == nil && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
 		return attemptEnd{parking: &parking{queued: true}}
 	case a.kind == pipeline.KindDue:
 		if end, ok := e.confirm(ctx, a); !ok {
@@ -53,33 +53,33 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 		}
 	}
 	switch {
-	case a.earlier.GetUnended() >= maxUnended:
+	case a.due.GetUnended() >= maxUnended:
 		return attemptEnd{failure: poisoned()}
 	case a.kind == pipeline.KindWant && a.want.GetCached() != nil:
 		return attemptEnd{outcome: inSync}
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
-	case !a.claimed && (a.deliveries > 1 || a.earlier.GetUnended() > 0):
+	case a.claim == nil && (a.deliveries > 1 || a.due.GetUnended() > 0):
 		return attemptEnd{parking: &parking{queued: true}}
 	}
-	if p := e.overBudget(a.trigger); p != nil {
+	if p := e.overBudget(&a.trigger); p != nil {
 		return attemptEnd{parking: p}
 	}
 	end := e.fetch(ctx, a)
 	if end.parking == nil {
-		e.deps.Metrics.observeStaleness(a.trigger, e.deps.Clock.Now())
+		e.deps.Metrics.observeRefreshDelay(&a.trigger, e.deps.Clock.Now())
 	}
 	if end.response == nil {
 		return end
 	}
-	return e.applyRules(ctx, a.trigger, *end.response)
+	return e.applyRules(ctx, &a.trigger, *end.response)
 }
 
 // confirm reads the want of a due. If there is nothing to fetch, it returns why.
 func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bool) {
 	want, sequence, err := e.lastWant(ctx, a.key)
 	switch {
-	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < lookups, err == nil && sequence < a.wantSequence:
+	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < maxLookups, err == nil && sequence < a.wantSequence:
 		return attemptEnd{outcome: postponed, wait: replicaLag}, false
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		// A malformed want has its own dead letter.
@@ -89,7 +89,7 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 	case sequence > a.wantSequence || want == nil:
 		return attemptEnd{outcome: superseded}, false
 	}
-	a.trigger = a.confirmed(want)
+	a.replaceWant(want)
 	return attemptEnd{}, true
 }
 
@@ -119,18 +119,18 @@ func (e *Engine) overBudget(t *trigger) *parking {
 
 // fetch makes the GET of an attempt or shares one with others.
 func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
-	known := validators(a.earlier.GetCached(), e.deps.Clock.Now())
+	known := validators(a.due.GetCached(), e.deps.Clock.Now())
 	if rule.Of(a.want).Timed() {
 		known = get.Validators{}
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
-	call := func() sharedcall.Shared[attemptEnd] { return e.get(ctx, a, r) }
+	call := func() sharedcall.Outcome[attemptEnd] { return e.get(ctx, a, r) }
 	end, shared, err := e.shared.Do(r, a.notBefore(), call)
 	if shared && end.parking != nil { // the namespace that made the call got no slot
 		end, shared = call().Value, false
 	}
-	if shared && err == nil && hasOtherDigest(a.trigger, end) { // the server may have the required body by now
+	if shared && err == nil && hasOtherDigest(&a.trigger, end) { // the server may have the required body by now
 		end, shared, err = e.shared.Do(r, a.storedAt, call)
 	}
 	switch {
@@ -150,15 +150,15 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 	}
 	sum := end.response.SHA256
 	if end.response.NotModified {
-		sum = t.earlier.GetCached().GetSha256()
+		sum = t.due.GetCached().GetSha256()
 	}
 	return sum != t.want.GetSha256()
 }
 
 // get makes a GET if the throttle has a slot.
-func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Shared[attemptEnd] {
+func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Outcome[attemptEnd] {
 	if obstacle := e.acquire(a, r.URL); obstacle != nil {
-		return sharedcall.Shared[attemptEnd]{Value: attemptEnd{parking: &parking{Obstacle: *obstacle, queued: true}}}
+		return sharedcall.Outcome[attemptEnd]{Value: attemptEnd{parking: &parking{Obstacle: *obstacle, queued: true}}}
 	}
 	defer a.ticket.Release()
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
@@ -173,7 +173,7 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 		setSpanResponse(a.span, response)
 	}
 	e.deps.Metrics.observeGet(end)
-	return sharedcall.Shared[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
+	return sharedcall.Outcome[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
 }
 
 // acquire gets a slot for the GET of a URL, or returns the obstacle.
@@ -223,8 +223,8 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		return attemptEnd{response: &r}
 	}
 	held := t.want.GetHeldSize()
-	if t.earlier.GetCached() != nil {
-		held = t.earlier.GetCached().GetSize()
+	if t.due.GetCached() != nil {
+		held = t.due.GetCached().GetSize()
 	}
 	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {

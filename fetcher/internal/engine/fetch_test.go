@@ -49,7 +49,7 @@ func TestApplyRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &Engine{rules: new(rule.Evaluator)}
 			r := get.Response{Body: []byte(c.body), NotModified: c.notModified}
-			end := e.applyRules(t.Context(), &trigger{want: c.want, earlier: c.past}, r)
+			end := e.applyRules(t.Context(), &trigger{want: c.want, due: c.past}, r)
 			passes, refused := "", ""
 			if end.response != nil {
 				passes = string(end.response.Body)

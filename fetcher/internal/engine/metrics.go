@@ -20,7 +20,7 @@ import (
 const (
 	// getOK is the outcome of a successful GET.
 	getOK = "ok"
-	// streamFull and brokerFails are the causes of a failed attempt to reach the broker.
+	// streamFull and brokerFails are the reasons of failed publishes.
 	streamFull  = "full"
 	brokerFails = "broker"
 	// claimWon and claimLost are the outcomes of claims.
@@ -42,10 +42,10 @@ type Metrics struct {
 	deadLetters        *prometheus.CounterVec
 	deadLettersDropped prometheus.Counter
 
-	denials   *prometheus.CounterVec
-	inFlight  prometheus.Gauge
-	pushbacks *prometheus.CounterVec
-	staleness prometheus.Histogram
+	denials         *prometheus.CounterVec
+	inFlight        prometheus.Gauge
+	publishFailures *prometheus.CounterVec
+	refreshDelay    prometheus.Histogram
 }
 
 // NewMetrics registers the metrics in the set of the fetcher.
@@ -68,8 +68,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
 		notModified: set.Counter("not_modified_total", "304 responses to conditional GETs."),
 		coalesced:   set.Counter("coalesced_total", "Messages that shared the GET of another one."),
-		parked: set.Counters("parked_total", "Attempts parked without a GET, by cause.",
-			metric.Of("cause", obstacles...)),
+		parked: set.Counters("parked_total", "Attempts parked without a GET, by obstacle.",
+			metric.Of("obstacle", obstacles...)),
 		claims: set.Counters("claims_total",
 			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.",
 			metric.Of("outcome", claimWon, claimLost)),
@@ -85,9 +85,10 @@ func NewMetrics(set *metric.Set) *Metrics {
 		denials: set.Counters("denials_total", "GETs denied by the egress policy, by rule.",
 			metric.Of("rule", egress.Rules()...)),
 		inFlight: set.Gauge("in_flight_messages", "Messages in flight."),
-		pushbacks: set.Counters("pushbacks_total", "Failed publishes, by cause: the stream is full, or the broker fails.",
-			metric.Of("cause", streamFull, brokerFails)),
-		staleness: set.Histogram("staleness_seconds",
+		publishFailures: set.Counters("publish_failures_total",
+			"Failed publishes, by reason: the stream is full, or the broker fails.",
+			metric.Of("reason", streamFull, brokerFails)),
+		refreshDelay: set.Histogram("refresh_delay_seconds",
 			"Delay of regular fetches, good or failed, after the key stopped being fresh.",
 			[]float64{1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 24 * 3600}),
 	}
@@ -115,19 +116,18 @@ func (m *Metrics) observeGet(end attemptEnd) {
 	m.bodies.Observe(float64(len(end.response.Body)))
 }
 
-// observeStaleness observes the delay of a regular fetch. A key without a successful fetch is not
-// stale.
-func (m *Metrics) observeStaleness(t *trigger, now time.Time) {
-	if t.earlier.GetFreshUntil() != nil {
-		m.staleness.Observe(max(0, now.Sub(t.earlier.GetFreshUntil().AsTime())).Seconds())
+// observeRefreshDelay observes the delay of a regular fetch. A key without a successful fetch has none.
+func (m *Metrics) observeRefreshDelay(t *trigger, now time.Time) {
+	if t.due.GetFreshUntil() != nil {
+		m.refreshDelay.Observe(max(0, now.Sub(t.due.GetFreshUntil().AsTime())).Seconds())
 	}
 }
 
-// observePushback counts a failed attempt to reach the broker.
-func (m *Metrics) observePushback(err error) {
-	cause := brokerFails
+// countPublishFailure counts a failed attempt to reach the broker.
+func (m *Metrics) countPublishFailure(err error) {
+	reason := brokerFails
 	if errors.Is(err, pipeline.ErrFull) {
-		cause = streamFull
+		reason = streamFull
 	}
-	m.pushbacks.WithLabelValues(cause).Inc()
+	m.publishFailures.WithLabelValues(reason).Inc()
 }

@@ -72,16 +72,15 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 // the key back if this process ends. It fails if another fetcher has the key, or if the key was
 // edited or replayed.
 func (e *Engine) start(l lease, ticket *throttle.Ticket) {
-	t := &trigger{
-		kind: pipeline.KindDue, key: l.message.Key, storedAt: l.since, began: e.deps.Clock.Now(),
-		deliveries: 1, claimed: true,
+	t := trigger{
+		kind: pipeline.KindDue, key: l.message.Key, storedAt: l.since, began: e.deps.Clock.Now(), deliveries: 1,
 	}
 	err := t.decodeDue(l.due)
-	c := claim{due: proto.CloneOf(t.earlier), timer: l.timer}
+	c := &claim{due: proto.CloneOf(t.due), timer: l.timer}
 	if err == nil {
 		c.due.Unended++
 		ctx := pipeline.ContextWithTrace(context.Background(), l.message.Header)
-		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error { return e.extend(ctx, &c) })
+		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error { return e.extend(ctx, c) })
 		t.sequence = c.timer
 	}
 	if err != nil {
@@ -111,10 +110,10 @@ func (e *Engine) extend(ctx context.Context, c *claim) error {
 // no room would be claimed and fetched again every 30 s, and five unfinished claims are poison. It only returns
 // ErrSuperseded: another fetcher has the key, or the want was replaced.
 func (e *Engine) renew(ctx context.Context, a *attempt) error {
-	if !a.claimed || a.claim.until.Sub(e.deps.Clock.Now()) > claimFor*2/3 {
+	if a.claim == nil || a.claim.until.Sub(e.deps.Clock.Now()) > claimFor*2/3 {
 		return nil
 	}
-	if err := e.extend(ctx, &a.claim); errors.Is(err, pipeline.ErrSuperseded) {
+	if err := e.extend(ctx, a.claim); errors.Is(err, pipeline.ErrSuperseded) {
 		return err
 	}
 	return nil

@@ -52,7 +52,7 @@ var logLines = map[outcome]struct {
 // report counts and logs an outcome, without the URL, which may contain secrets, and without text of
 // the server. If there are too many lines of one outcome, they are only counted.
 func (e *Engine) report(a *attempt, r reaction) {
-	t := a.trigger
+	t := &a.trigger
 	e.deps.Metrics.messages.WithLabelValues(string(r.outcome)).Inc()
 	switch r.outcome {
 	case retry:
@@ -67,7 +67,7 @@ func (e *Engine) report(a *attempt, r reaction) {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.earlier.GetAttempts()+1)
+	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.due.GetAttempts()+1)
 	line = process.LogCause(line, t.cause).Str("outcome", string(r.outcome))
 	if r.wait > 0 {
 		line = process.LogDuration(line, "next", r.wait)
@@ -94,7 +94,7 @@ func logLine(t *trigger, r reaction) (zerolog.Level, string) {
 		if !t.failing() {
 			line.level = zerolog.InfoLevel
 		}
-	case r.outcome == gaveUp && t.earlier.GetGaveUp() && t.reported() == r.failure.Class:
+	case r.outcome == gaveUp && t.due.GetGaveUp() && t.reported() == r.failure.Class:
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text

@@ -35,7 +35,7 @@ func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 		{gaveUpBefore, givingUp, "debug gave up"},
 		{gaveUpBefore, notFound, "warn gave up"},
 	} {
-		level, text := logLine(&trigger{earlier: tc.past}, tc.s)
+		level, text := logLine(&trigger{due: tc.past}, tc.s)
 		if got := level.String() + " " + text; got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
 		}

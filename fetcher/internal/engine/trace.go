@@ -25,7 +25,7 @@ func (a *attempt) setSpanOutcome(r reaction) {
 	}
 	a.span.SetAttributes(
 		tracing.Cause.String(pipeline.CauseName(a.cause)),
-		tracing.Attempt.Int64(int64(a.earlier.GetAttempts())+1),
+		tracing.Attempt.Int64(int64(a.due.GetAttempts())+1),
 		tracing.Outcome.String(string(r.outcome)),
 	)
 	a.span.SetAttributes(target(a.want.GetUrl())...)

@@ -12,8 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trigger is a decoded message or a claimed key, which requests a fetch. It does not change any more. Engine.confirm
-// replaces the trigger of an attempt by a copy with the want in the stream.
+// trigger is a decoded message or a claimed key, which requests a fetch. Engine.confirm replaces its want by the one in
+// the stream, and nothing else changes it.
 type trigger struct {
 	kind pipeline.Kind
 	key  pipeline.Key
@@ -25,9 +25,6 @@ type trigger struct {
 	// behind it.
 	deliveries uint64
 	backlog    bool
-	// claimed reports whether the key was queued. Until its outcome is published, its timer is the
-	// claim.
-	claimed bool
 
 	// want of the key. Nil means none.
 	want *v1.Want
@@ -37,30 +34,30 @@ type trigger struct {
 	// own write. The writer must read it first.
 	readFirst bool
 	cause     v1.Cause
-	// unreadable is why the message cannot be decoded. It wraps pipeline.ErrMalformed or pipeline.ErrSubject.
-	unreadable error
-	// earlier is the due with the state of earlier attempts. It is empty for a new want.
-	earlier *v1.Due
+	// err is why the message cannot be decoded. It wraps pipeline.ErrMalformed or pipeline.ErrSubject.
+	err error
+	// due has the state of earlier attempts. It is empty for a new want.
+	due *v1.Due
 }
 
 // decode parses a message. An unreadable one has only some of the fields.
-func (e *Engine) decode(d *pipeline.Delivery) *trigger {
+func (e *Engine) decode(d *pipeline.Delivery) trigger {
 	e.deps.Clock.Observe(d.StoredAt())
-	t := &trigger{
+	t := trigger{
 		sequence: d.Sequence(), storedAt: d.StoredAt(), deliveries: d.NumDelivered(), backlog: d.Backlog(),
-		began: e.deps.Clock.Now(), earlier: &v1.Due{},
+		began: e.deps.Clock.Now(), due: &v1.Due{},
 	}
-	if t.kind, t.key, t.unreadable = pipeline.ParseSubject(d.Subject()); t.unreadable != nil {
+	if t.kind, t.key, t.err = pipeline.ParseSubject(d.Subject()); t.err != nil {
 		return t
 	}
 	switch t.kind {
 	case pipeline.KindWant:
-		t.want, t.unreadable = pipeline.DecodeWant(t.key, d.Data())
+		t.want, t.err = pipeline.DecodeWant(t.key, d.Data())
 		t.wantSequence, t.cause = t.sequence, t.want.GetCause()
 	case pipeline.KindDue:
-		t.unreadable = t.decodeDue(d.Data())
+		t.err = t.decodeDue(d.Data())
 	default:
-		t.unreadable = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
+		t.err = fmt.Errorf("%w: %q does not request a fetch", pipeline.ErrSubject, d.Subject())
 	}
 	return t
 }
@@ -71,7 +68,7 @@ func (t *trigger) decodeDue(data []byte) error {
 	if err != nil {
 		return err
 	}
-	t.earlier, t.readFirst = due, true
+	t.due, t.readFirst = due, true
 	t.want, t.wantSequence, t.cause = due.GetWant(), due.GetWantSequence(), due.GetCause()
 	if t.urgent() {
 		forgetValidators(due.GetCached())
@@ -79,33 +76,31 @@ func (t *trigger) decodeDue(data []byte) error {
 	return nil
 }
 
-// confirmed returns the trigger with the want in the stream.
-func (t *trigger) confirmed(want *v1.Want) *trigger {
-	c := *t
-	c.want, c.readFirst = want, !t.untried()
-	if !c.readFirst {
-		c.cause = want.GetCause()
+// replaceWant replaces the want of a due by the one in the stream.
+func (t *trigger) replaceWant(want *v1.Want) {
+	t.want, t.readFirst = want, !t.untried()
+	if !t.readFirst {
+		t.cause = want.GetCause()
 	}
-	return &c
 }
 
 // failing reports whether the last attempt failed.
-func (t *trigger) failing() bool { return t.earlier.GetFirstFailedAt() != nil }
+func (t *trigger) failing() bool { return t.due.GetFirstFailedAt() != nil }
 
 // failingSince returns the start of the failures without a success in between.
 func (t *trigger) failingSince(now time.Time) time.Time {
 	if !t.failing() {
 		return now
 	}
-	return t.earlier.GetFirstFailedAt().AsTime()
+	return t.due.GetFirstFailedAt().AsTime()
 }
 
 // reported is the last published failure class.
 func (t *trigger) reported() v1.FailureClass {
-	if t.earlier.GetWithheld() {
+	if t.due.GetWithheld() {
 		return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
 	}
-	return t.earlier.GetReported()
+	return t.due.GetReported()
 }
 
 func (t *trigger) tombstone() bool { return t.kind == pipeline.KindWant && t.want == nil }
@@ -114,19 +109,19 @@ func (t *trigger) interval() time.Duration { return t.want.GetRefresh().AsDurati
 
 // untried reports whether the message repeats a want without an attempt.
 func (t *trigger) untried() bool {
-	return t.cause == v1.Cause_CAUSE_PARKED && t.earlier.GetAttempts() == 0 && !t.failing() && t.earlier.GetCached() == nil
+	return t.cause == v1.Cause_CAUSE_PARKED && t.due.GetAttempts() == 0 && !t.failing() && t.due.GetCached() == nil
 }
 
 // urgent reports whether a person requested a fetch that was not attempted yet.
 func (t *trigger) urgent() bool {
 	switch {
-	case t.earlier.GetAttempts() > 0:
+	case t.due.GetAttempts() > 0:
 		return false
 	case t.cause == v1.Cause_CAUSE_NOW, t.cause == v1.Cause_CAUSE_REPLAY:
 		return true
 	}
 	return t.cause == v1.Cause_CAUSE_PARKED &&
-		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.earlier.GetReplayOf() > 0)
+		(t.want.GetCause() == v1.Cause_CAUSE_NOW && t.untried() || t.due.GetReplayOf() > 0)
 }
 
 // rank returns the priority of a key within its namespace.
@@ -134,7 +129,7 @@ func (t *trigger) rank() throttle.Rank {
 	switch {
 	case t.urgent():
 		return throttle.Urgent
-	case t.earlier.GetAttempts() > 0 || !t.failing() && t.earlier.GetCached() == nil:
+	case t.due.GetAttempts() > 0 || !t.failing() && t.due.GetCached() == nil:
 		return throttle.Wanted
 	}
 	return throttle.Refresh

@@ -29,7 +29,7 @@ func TestAPersonIsServedFirst(t *testing.T) {
 	const now, parked = v1.Cause_CAUSE_NOW, v1.Cause_CAUSE_PARKED
 	for name, c := range map[string]struct {
 		cause, want v1.Cause
-		earlier     *v1.Due
+		due         *v1.Due
 		urgent      bool
 	}{
 		"curl-now":                    {now, now, nil, true},
@@ -42,7 +42,7 @@ func TestAPersonIsServedFirst(t *testing.T) {
 		"a new want":                  {v1.Cause_CAUSE_NEW, v1.Cause_CAUSE_NEW, nil, false},
 		"curl-now, after an attempt":  {now, now, &v1.Due{Attempts: 1}, false},
 	} {
-		m := &trigger{cause: c.cause, want: &v1.Want{Cause: c.want}, earlier: c.earlier}
+		m := &trigger{cause: c.cause, want: &v1.Want{Cause: c.want}, due: c.due}
 		if got := m.urgent(); got != c.urgent {
 			t.Errorf("%s: urgent is %t", name, got)
 		}

@@ -61,8 +61,8 @@ func New(cfg Config, deps Deps) (*Client, error) {
 			return parseHeaderFile(content, filepath.Dir(cfg.HeaderFile))
 		})
 	}
-	if cfg.TeamFile != "" {
-		c.headerFiles[1], errs[3] = reload.OpenOptional(cfg.TeamFile, parseTeamFile)
+	if cfg.TenantFile != "" {
+		c.headerFiles[1], errs[3] = reload.OpenOptional(cfg.TenantFile, parseTenantFile)
 	}
 	if err := cmp.Or(errs[:]...); err != nil {
 		return nil, fmt.Errorf("set up GET: %w", err)

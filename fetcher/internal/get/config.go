@@ -23,9 +23,9 @@ type Config struct {
 	CABundle string
 	// HeaderFile is the path of a file with headers per host (empty means none).
 	HeaderFile string
-	// TeamFile is the path of the file that keeper compiles from the Secrets of teams; empty means
+	// TenantFile is the path of the file that keeper compiles from the Secrets of teams; empty means
 	// none. The header file takes precedence.
-	TeamFile string
+	TenantFile string
 	// Proxy is the URL of the operator's egress proxy; empty means none. Proxies in the environment
 	// are never used.
 	Proxy string

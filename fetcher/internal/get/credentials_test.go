@@ -157,7 +157,7 @@ var _ = Describe("credentials", func() {
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: "*.example.com", namespaces: ["team-*"], headers: {X-A: c}}
 `)
-		cfg.TeamFile = writeFile("teams.json",
+		cfg.TenantFile = writeFile("teams.json",
 			`[{"host": "team.example.org", "namespaces": ["team-a"], "source": "Secret x", "headers": {"X-A": "d"}}]`)
 		client := newClient()
 		share := func(namespace, other, url string) bool {
@@ -216,7 +216,7 @@ var _ = Describe("the credentials of teams", func() {
 	}
 	put := func(entries ...headerfile.Entry) {
 		GinkgoHelper()
-		replace(cfg.TeamFile, string(suitetest.Must(json.Marshal(entries))))
+		replace(cfg.TenantFile, string(suitetest.Must(json.Marshal(entries))))
 		if client != nil {
 			Expect(reload()).To(Succeed())
 		}
@@ -233,7 +233,7 @@ var _ = Describe("the credentials of teams", func() {
 			}
 			_, _ = io.WriteString(w, "hello")
 		})
-		cfg.TeamFile = filepath.Join(GinkgoT().TempDir(), "headers.json")
+		cfg.TenantFile = filepath.Join(GinkgoT().TempDir(), "headers.json")
 	})
 	sent := func(ctx SpecContext, r get.Request) string {
 		GinkgoHelper()
@@ -275,7 +275,7 @@ var _ = Describe("the credentials of teams", func() {
 			change(&e)
 			put(e)
 			_, err := get.New(cfg, get.Deps{Gate: newGate(egress.Config{})})
-			Expect(err).To(MatchError("set up GET: read " + cfg.TeamFile + ": entry 1: " + text))
+			Expect(err).To(MatchError("set up GET: read " + cfg.TenantFile + ": entry 1: " + text))
 		},
 		Entry("a header", func(e *headerfile.Entry) { e.Headers = map[string]string{"Cookie": secret} },
 			"not a header that may be set"),

@@ -42,7 +42,7 @@ type Error struct {
 	// Credential is the source of a credential that a server rejected or that is missing: an entry, a
 	// Secret, or the host of a token URL. It is never a credential.
 	Credential string
-	// Settings identifies the settings that may end the failure, see Client.Changed (empty: none).
+	// Settings identifies the settings that may end the failure, see Client.SettingsChanged (empty: none).
 	Settings string
 	// Host of the requested URL, in lower case; never the host of a redirect.
 	Host string

@@ -168,9 +168,9 @@ func parseHeaderFile(content []byte, dir string) (*headerFile, error) {
 	return compileEntries(entries, dir)
 }
 
-// parseTeamFile parses the file that keeper compiles from the Secrets of teams. YAML would reject some
+// parseTenantFile parses the file that keeper compiles from the Secrets of teams. YAML would reject some
 // characters that JSON permits, so one team could break the file for all. Errors name an entry, never a value.
-func parseTeamFile(content []byte) (*headerFile, error) {
+func parseTenantFile(content []byte) (*headerFile, error) {
 	var entries []*headerEntry
 	if err := json.Unmarshal(content, &entries); err != nil && len(content) > 0 {
 		return nil, errors.New("not a JSON list of entries") // the error may quote the file

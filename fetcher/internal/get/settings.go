@@ -57,8 +57,8 @@ func (c *Client) settings(kind string, r Request) string {
 	return kind + pipeline.Digest(strings.Join(parts, "\n"))[:4]
 }
 
-// Changed reports whether the settings that may end a failure are other ones than in Error.Settings.
-func (c *Client) Changed(namespace, url, settings string) bool {
+// SettingsChanged reports whether the settings that may end a failure are other ones than in Error.Settings.
+func (c *Client) SettingsChanged(namespace, url, settings string) bool {
 	return settings != "" && c.settings(settings[:1], c.Resolve(Request{URL: url, Namespace: namespace})) != settings
 }
 

@@ -20,8 +20,8 @@ type Config struct {
 	Bytes   int64
 }
 
-// Shared is the result of a call.
-type Shared[V any] struct {
+// Outcome is the outcome of a call.
+type Outcome[V any] struct {
 	Value V
 	// Size is the memory of the value in bytes.
 	Size int64
@@ -62,7 +62,7 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 // Do shares the call for the key that is running or ended within the window, unless it began before
 // notBefore. Otherwise it calls fn, and callers that joined an earlier call still get that one's
 // outcome. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Shared[V]) (value V, shared bool, err error) {
+func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
@@ -84,7 +84,7 @@ func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Shared[V]) (value
 	c := &call[K, V]{key: key, began: now, done: make(chan struct{})}
 	g.calls[key] = c
 	g.mu.Unlock()
-	var o Shared[V]
+	var o Outcome[V]
 	returned := false
 	defer func() {
 		g.end(c, o, returned)
@@ -111,7 +111,7 @@ func (g *Group[K, V]) After(key K, fn func()) {
 }
 
 // end keeps the outcome of a call for the window.
-func (g *Group[K, V]) end(c *call[K, V], o Shared[V], returned bool) {
+func (g *Group[K, V]) end(c *call[K, V], o Outcome[V], returned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()

@@ -55,7 +55,7 @@ var _ = Describe("A key that failed under other settings", func() {
 			f := w.fetcher(func(o *fetcherOptions) { // no two clocks are the same
 				o.clock = clockOf(func() time.Time { return w.clock.Now().Add(time.Duration(i)) })
 			})
-			group.Go(func() { defer GinkgoRecover(); resumed[i] = suitetest.Must(f.Resume(w.ctx)) })
+			group.Go(func() { defer GinkgoRecover(); resumed[i] = suitetest.Must(f.RetryChanged(w.ctx)) })
 		}
 		group.Wait()
 		Expect(resumed[0]+resumed[1]+resumed[2]).To(Equal(2*keys), "the first one sets the timer")
@@ -68,19 +68,19 @@ var _ = Describe("A key that failed under other settings", func() {
 		w.fire(w.timerOf(a[0]).Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
-		Expect(suitetest.Must(f.Resume(w.ctx))).To(BeZero())
+		Expect(suitetest.Must(f.RetryChanged(w.ctx))).To(BeZero())
 	})
 
 	It("is left to its timer if the settings are the same, or fail it again", func() {
 		all := denied("a")
-		Expect(suitetest.Must(w.fetcher(denying).Resume(w.ctx))).To(BeZero(), "another fetcher with the same policy")
+		Expect(suitetest.Must(w.fetcher(denying).RetryChanged(w.ctx))).To(BeZero(), "another fetcher with the same policy")
 		other := w.fetcher(func(o *fetcherOptions) { o.egress = egress.Config{AllowCIDRs: []string{"10.0.0.0/8"}} })
-		Expect(suitetest.Must(other.Resume(w.ctx))).To(Equal(keys))
+		Expect(suitetest.Must(other.RetryChanged(w.ctx))).To(Equal(keys))
 		for _, k := range all {
 			w.fire(w.timerOf(k).Due)
 			other.step()
 		}
-		Expect(suitetest.Must(other.Resume(w.ctx))).To(BeZero())
+		Expect(suitetest.Must(other.RetryChanged(w.ctx))).To(BeZero())
 		Expect(pauses(all)).To(HaveEach(BeNumerically(">", 10*time.Minute)))
 	})
 
@@ -89,7 +89,7 @@ var _ = Describe("A key that failed under other settings", func() {
 			w.fetcher().fetch(w.want(serve(respond).URL))
 			resumed := func(entry string) int {
 				headers := writeFile("headers.yaml", []byte("- {host: 127.0.0.1, headers: {Authorization: s3cret}, "+entry+"}"))
-				return suitetest.Must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).Resume(w.ctx))
+				return suitetest.Must(w.fetcher(func(o *fetcherOptions) { o.get.HeaderFile = headers }).RetryChanged(w.ctx))
 			}
 			Expect(resumed("namespaces: [b]")).To(BeZero(), "the credentials of another namespace")
 			Expect(resumed("namespaces: [default], schemes: [http]")).To(Equal(want))
@@ -109,7 +109,7 @@ var _ = Describe("A key that failed under other settings", func() {
 		Expect(w.timer().GetReported()).To(Equal(v1.FailureClass_FAILURE_CLASS_TLS_FAILED))
 		bundle := writeFile("ca.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 		f := w.fetcher(once, func(o *fetcherOptions) { o.get.CABundle = bundle })
-		Expect(suitetest.Must(f.Resume(w.ctx))).To(Equal(1))
+		Expect(suitetest.Must(f.RetryChanged(w.ctx))).To(Equal(1))
 		w.fire(w.timer().Due)
 		f.step()
 		Expect(w.lastResult().GetContent()).NotTo(BeNil())
@@ -124,7 +124,7 @@ var _ = Describe("A key that failed under other settings", func() {
 		close(changed)
 		f, ended := w.fetcher(), make(chan struct{})
 		resuming, stop := context.WithCancel(ctx)
-		go func() { defer close(ended); f.ResumeOnChange(resuming, changed) }()
+		go func() { defer close(ended); f.RetryOnChange(resuming, changed) }()
 		DeferCleanup(func() { stop(); <-ended })
 		Eventually(scans.Load).Should(BeEquivalentTo(4))
 		Consistently(scans.Load).Should(BeEquivalentTo(4))
