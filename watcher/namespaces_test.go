@@ -80,8 +80,8 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 	)
 })
 
-var _ = Describe("A forbidden namespace", func() {
-	It("does not delay others after a restart, and keeps its wants until it can be read", func(ctx SpecContext) {
+var _ = It("A forbidden namespace does not delay others after a restart, and keeps its wants until it can be read",
+	func(ctx SpecContext) {
 		closed := w.elsewhere(ctx)
 		both := func(o *options) { o.config.Namespaces = []string{w.namespace, closed.namespace} }
 		first := w.watch(both).awaitReady()
@@ -103,23 +103,22 @@ var _ = Describe("A forbidden namespace", func() {
 		Eventually(w.retracted(ctx, gone)).Should(BeTrue())
 		Expect(w.url(ctx, kept)()).To(Equal("https://example.com"))
 	})
-})
 
 // permit permits a user to read the ConfigMaps of the namespace.
 func (w *world) permit(ctx context.Context, user string) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "reader"}
-	suitetest.Must(kube.RbacV1().Roles(w.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"list", "watch"}, Resources: []string{"configmaps"}, APIGroups: []string{""}},
-	}}, metav1.CreateOptions{}))
+	rules := []rbacv1.PolicyRule{kubetest.May("", "configmaps", "list", "watch")}
+	suitetest.Must(kube.RbacV1().Roles(w.namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+		metav1.CreateOptions{}))
 	suitetest.Must(kube.RbacV1().RoleBindings(w.namespace).Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 	}, metav1.CreateOptions{}))
 }
 
-var _ = Describe("A namespace that exceeds its limits", func() {
-	It("gets some of its keys, and others once there is room", func(ctx SpecContext) {
+var _ = It("A namespace that exceeds its limits gets some of its keys, and others once there is room",
+	func(ctx SpecContext) {
 		for n := range 3 {
 			w.create(ctx, fmt.Sprint("cm-", n), "k=example.com")
 		}
@@ -141,4 +140,3 @@ var _ = Describe("A namespace that exceeds its limits", func() {
 		w.delete(ctx, gone)
 		Eventually(wanted).WithTimeout(20 * time.Second).Should(And(HaveLen(2), Not(ContainElement(gone))))
 	})
-})

@@ -16,8 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-var _ = Describe("A want", func() {
-	It("is signed, and has the time of its request, from the watch event or managedFields", func(ctx SpecContext) {
+var _ = It("A want is signed, and has the time of its request, from the watch event or managedFields",
+	func(ctx SpecContext) {
 		listed := w.create(ctx, "listed", "k=example.com")
 		recorded := listed.ManagedFields[0].Time.Time
 		Eventually(time.Now).Should(BeTemporally(">", recorded.Add(1500*time.Millisecond)))
@@ -32,15 +32,14 @@ var _ = Describe("A want", func() {
 		Expect(asked("live").GetAskedAt().AsTime()).To(BeTemporally(">=", began))
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})
-})
 
 // ahead sets the machine's clock ahead.
 func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
 
 func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
 
-var _ = Describe("A key with an hourly refresh", func() {
-	It("is not requested again if the machine's clock is 10 min ahead", func(ctx SpecContext) {
+var _ = It("A key with an hourly refresh is not requested again if the machine's clock is 10 min ahead",
+	func(ctx SpecContext) {
 		key := w.key("cm", "k")
 		w.create(ctx, "cm", "k=example.com", hourly)
 		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
@@ -56,26 +55,23 @@ var _ = Describe("A key with an hourly refresh", func() {
 		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
 			Should(Equal(v1.Cause_CAUSE_NEW))
 	})
-})
 
-var _ = Describe("A backlog of wants", func() {
-	It("is limited until fetchers receive wants, and does not delay other namespaces",
-		func(ctx SpecContext) {
-			const most, workers = 512, 8
-			other := w.elsewhere(ctx)
-			pairs := ""
-			for n := range 64 {
-				pairs += fmt.Sprintf(" k%d=example.com", n)
-			}
-			w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
-			w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
-			Eventually(w.sequence).Should(BeNumerically(">=", most))
-			Consistently(w.sequence).Should(BeNumerically("<", most+workers))
-			other.wanted(ctx, "cm", "example.com")
-			w.receive(ctx)
-			Eventually(w.sequence).Should(BeNumerically(">=", 16*64+1))
-		})
-})
+var _ = It("A backlog of wants is limited until fetchers receive wants, and does not delay other namespaces",
+	func(ctx SpecContext) {
+		const most, workers = 512, 8
+		other := w.elsewhere(ctx)
+		pairs := ""
+		for n := range 64 {
+			pairs += fmt.Sprintf(" k%d=example.com", n)
+		}
+		w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
+		w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
+		Eventually(w.sequence).Should(BeNumerically(">=", most))
+		Consistently(w.sequence).Should(BeNumerically("<", most+workers))
+		other.wanted(ctx, "cm", "example.com")
+		w.receive(ctx)
+		Eventually(w.sequence).Should(BeNumerically(">=", 16*64+1))
+	})
 
 // wanted creates a ConfigMap with the key k, and waits for its want.
 func (w *world) wanted(ctx context.Context, name, url string) pipeline.Key {
