@@ -258,8 +258,8 @@ func (o *randomOrigin) honestly(key int) bool {
 	return m.conditions == honest && m.tag && m.tagKind == coarse && m.date && !m.dateless
 }
 
-var _ = Describe("Keys of a random server", func() {
-	It("hold a body that their URL served within a day, or are reported as failing", func() {
+var _ = It("Keys of a random server hold a body that their URL served within a day, or are reported as failing",
+	func() {
 		number := func(name, usual string) uint64 {
 			return suitetest.Must(strconv.ParseUint(cmp.Or(os.Getenv(name), usual), 10, 64))
 		}
@@ -308,7 +308,6 @@ var _ = Describe("Keys of a random server", func() {
 			stop()
 		}
 	})
-})
 
 // refresh advances the clock to the last timer of the keys, calls change, and fires all.
 func (w *world) refresh(all []pipeline.Key, change func()) {
