@@ -122,7 +122,7 @@ type demo struct {
 	system  local.System
 	kube    kube.Options
 	client  corev1client.CoreV1Interface
-	// watchers of the namespace
+	// watchers is the API of the Watchers of the namespace.
 	watchers *watchv1.Namespaced
 }
 

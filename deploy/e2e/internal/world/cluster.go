@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
+	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
@@ -36,16 +37,11 @@ func OpenCluster(kubeconfig string) *Cluster {
 	return &Cluster{Kubeconfig: kubeconfig, Config: config, Client: suitetest.Must(kubernetes.NewForConfig(config))}
 }
 
-// Namespace creates a namespace and deletes it at the end of the spec.
+// Namespace creates a namespace and deletes it at the end of the spec. Without a namespace controller it stays in
+// Terminating, until the control plane is deleted.
 func (c *Cluster) Namespace(ctx context.Context) string {
 	GinkgoHelper()
-	created := suitetest.Must(c.Client.CoreV1().Namespaces().Create(ctx,
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "curl-me-that-e2e-"}}, metav1.CreateOptions{}))
-	DeferCleanup(func(ctx SpecContext) {
-		// Without a namespace controller it stays in Terminating, until the control plane is deleted.
-		_ = c.Client.CoreV1().Namespaces().Delete(ctx, created.Name, metav1.DeleteOptions{})
-	})
-	return created.Name
+	return kubetest.Namespace(ctx, GinkgoTB(), c.Client, "curl-me-that-e2e-", nil)
 }
 
 // Label sets a label of a namespace.
