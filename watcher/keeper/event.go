@@ -86,8 +86,8 @@ func (k *keeper) record(ctx context.Context, e kube.Event) error {
 	return nil
 }
 
-// limited reports once that another controller keeps changing the ConfigMap.
-func (k *keeper) limited(ctx context.Context, in *plan.Input, m *memory) {
+// reportLimit reports once that another controller keeps changing the ConfigMap.
+func (k *keeper) reportLimit(ctx context.Context, in *plan.Input, m *memory) {
 	if m.repairs.Reported {
 		return
 	}

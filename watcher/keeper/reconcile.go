@@ -110,7 +110,7 @@ func (k *keeper) reconcileTarget(
 	next := decide(in, m, k.clock.Now())
 	in.Obstacle = next.refused
 	if next.limited {
-		k.limited(ctx, in, m)
+		k.reportLimit(ctx, in, m)
 	}
 	if !next.apply {
 		return next.wait, nil
