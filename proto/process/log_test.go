@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/rs/zerolog"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -23,10 +25,7 @@ import (
 func TestALineHasNoColoursWithoutATerminal(t *testing.T) {
 	for _, format := range []string{"json", "console", "auto"} {
 		var out bytes.Buffer
-		log, err := (&process.LogOptions{Level: "info", Format: format}).New(&out, "fetcher")
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := suitetest.Sure((&process.LogOptions{Level: "info", Format: format}).New(&out, "fetcher"))
 		line := process.LogKey(log.Info(), pipeline.Key{Namespace: "shop", Name: "prices", Key: "list.json"})
 		process.LogDuration(line, "next", 4*time.Second+300*time.Microsecond).Msg("failed, retrying with back-off")
 		got := out.String()
@@ -121,13 +120,7 @@ func TestADisabledLevelWritesNothing(t *testing.T) {
 }
 
 func TestLogHidesAddresses(t *testing.T) {
-	address := func(s string) *net.TCPAddr {
-		a, err := net.ResolveTCPAddr("tcp", s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
+	address := func(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(s)) }
 	broken := &net.OpError{
 		Op: "read", Net: "tcp", Source: address("10.1.2.3:53418"), Addr: address("10.96.0.1:443"),
 		Err: syscall.ECONNRESET,
@@ -156,10 +149,7 @@ func TestLogHidesAddresses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, format := range []string{"json", "console"} {
 				var out bytes.Buffer
-				log, err := (&process.LogOptions{Level: "info", Format: format}).New(&out, "watcher")
-				if err != nil {
-					t.Fatal(err)
-				}
+				log := suitetest.Sure((&process.LogOptions{Level: "info", Format: format}).New(&out, "watcher"))
 				log.Warn().Err(c.err).Str("servers", "nats://127.0.0.1:4222,nats://127.0.0.1:4223").Msg("failed")
 				logged := strings.ReplaceAll(out.String(), `\"`, `"`)
 				if !strings.Contains(logged, c.want) {
