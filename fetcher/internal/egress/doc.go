@@ -9,8 +9,8 @@
 //
 // A URL is checked first by its text:
 //
-//  1. It has at most 2,048 printable ASCII characters, no white space and no
-//     backslash, and is absolute.
+//  1. It is absolute and has only printable ASCII characters, at most
+//     weburl.MaxTargetBytes, no white space, and no backslash before the path.
 //  2. The scheme is http or https.
 //  3. There is no userinfo.
 //  4. The host is a DNS name (letters, digits, hyphens; labels of 1 to 63) or

@@ -1,10 +1,17 @@
 package egress
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
+	"sync"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 )
@@ -61,3 +68,86 @@ func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
 
 // DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.dialling.timeout }
+
+// document is the content of the file of --policy.
+type document struct {
+	// Policies add to the policy of the flags.
+	Policies []entry `yaml:"policies"`
+}
+
+// entry adds to the policy of some namespaces.
+type entry struct {
+	// Namespaces are names or patterns with *.
+	Namespaces []string `yaml:"namespaces"`
+	Config     `yaml:",inline"`
+}
+
+// parse parses the file. An unknown field is an error, because a misspelt deny-cidr would allow
+// more than intended.
+func (g *Gate) parse(content []byte) (*policies, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	var doc document
+	if err := decoder.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	// An empty file was probably read during a write.
+	if doc.Policies == nil {
+		return nil, errors.New("the file has no list \"policies\"")
+	}
+	if err := decoder.Decode(new(document)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file has more than one document")
+	}
+	return newPolicies(g.base, doc.Policies, g.dialling)
+}
+
+// policies are the policies of all namespaces, for one content of the file.
+type policies struct {
+	base     Config
+	entries  []entry
+	patterns [][]Pattern
+	dialling dialling
+
+	mu   sync.Mutex
+	made map[string]*Policy
+}
+
+func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
+	if err := base.Validate(); err != nil {
+		return nil, err
+	}
+	p := &policies{base: base, entries: entries, dialling: d, made: map[string]*Policy{}}
+	for i, e := range entries {
+		if len(e.Namespaces) == 0 {
+			return nil, fmt.Errorf("policies[%d] names no namespaces: write namespaces: [\"*\"] for all", i)
+		}
+		names, err := each("namespaces", e.Namespaces, ParsePattern)
+		if err := cmp.Or(err, e.Validate()); err != nil {
+			return nil, fmt.Errorf("policies[%d]: %w", i, err)
+		}
+		p.patterns = append(p.patterns, names)
+	}
+	return p, nil
+}
+
+// of returns the policy of a namespace. Namespaces with the same entries share one, which limits
+// their number to the combinations of entries.
+func (p *policies) of(namespace string) *Policy {
+	var matching strings.Builder
+	cfg := p.base
+	for i, names := range p.patterns {
+		if matchesAny(names, namespace) {
+			_, _ = fmt.Fprintf(&matching, "%d,", i)
+			cfg = cfg.with(p.entries[i].Config)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made, ok := p.made[matching.String()]
+	if !ok {
+		// All parts are valid, so their sum is, too.
+		made, _ = newPolicy(cfg, p.dialling)
+		p.made[matching.String()] = made
+	}
+	return made
+}
