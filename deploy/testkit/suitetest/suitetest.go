@@ -1,4 +1,4 @@
-// Package suitetest runs all Ginkgo suites in the same way, runs services in their process, reads metrics, and serves DNS.
+// Package suitetest runs all Ginkgo suites in the same way, and services in their process, reads metrics and serves DNS.
 package suitetest
 
 import (
