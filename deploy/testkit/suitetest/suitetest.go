@@ -1,4 +1,5 @@
-// Package suitetest runs all Ginkgo suites in the same way, and services in their process, reads metrics and serves DNS.
+// Package suitetest runs all Ginkgo suites in the same way, runs services in the process of a test, reads metrics, and
+// serves DNS.
 package suitetest
 
 import (
