@@ -39,8 +39,6 @@ type checking struct {
 	fetch     bool
 	offline   bool
 	protected []string
-	// found has the invalid documents of the files, or the ignored Secrets of the namespace.
-	found []finding
 }
 
 // checkCommand returns the command check.
@@ -59,11 +57,11 @@ func checkCommand(o *options) *cobra.Command {
 	}
 	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
 		c.session = s
-		objects, err := c.objects(ctx, args)
+		objects, found, err := c.objects(ctx, args)
 		if err != nil {
 			return err
 		}
-		return c.run(ctx, objects)
+		return c.run(ctx, objects, found)
 	})
 	fs := cmd.Flags()
 	c.fetcher.BindPolicyFlags(fs)
@@ -75,63 +73,65 @@ func checkCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// objects reads the objects to check.
-func (c *checking) objects(ctx context.Context, args []string) ([]corev1.ConfigMap, error) {
+// objects reads the objects to check, and finds the invalid documents of the files or the ignored Secrets.
+func (c *checking) objects(ctx context.Context, args []string) ([]corev1.ConfigMap, []finding, error) {
 	if (len(c.files) == 0) == (len(args) == 0) {
-		return nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
+		return nil, nil, usagef("check needs either NAMESPACE/NAME or -f MANIFEST")
 	}
 	if c.fetch && c.offline {
-		return nil, usagef("give either --fetch or --offline")
+		return nil, nil, usagef("give either --fetch or --offline")
 	}
 	if len(c.files) != 0 {
 		return c.manifests()
 	}
 	namespace, name, err := c.ParseObject(args[0])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	object, w, err := c.Cluster().Object(ctx, namespace, name)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case w != nil && w.ConfigMapName() != name:
-		return []corev1.ConfigMap{compiled(w)}, nil
+		return []corev1.ConfigMap{compiled(w)}, nil, nil
 	case object == nil:
-		return nil, errorf(fault.NotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
+		return nil, nil, errorf(fault.NotFound, "ConfigMap or Watcher %s/%s: not found", namespace, name)
 	}
-	c.ignoredSecrets(ctx, namespace, name)
-	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, nil
+	return []corev1.ConfigMap{{ObjectMeta: object.ObjectMeta}}, c.ignoredSecrets(ctx, namespace, name), nil
 }
 
-// ignoredSecrets adds a finding for each Event of the namespace about ignored credentials, because kubectl describe
-// shows no Events of Secrets. Without the right to list Events, it adds none.
-func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) {
+// ignoredSecrets returns a finding for each Event of the namespace about ignored credentials, because kubectl describe
+// shows no Events of Secrets. Without the right to list Events, there are none.
+func (c *checking) ignoredSecrets(ctx context.Context, namespace, name string) (found []finding) {
 	events, _ := c.Cluster().Events(ctx, namespace, "CredentialsIgnored")
 	for _, e := range events {
-		c.found = append(c.found, finding{
+		found = append(found, finding{
 			ConfigMap: namespace + "/" + name, OK: true, Outcome: e.Reason,
 			Detail: "Secret " + e.InvolvedObject.Name + ": " + e.Message,
 		})
 	}
+	return found
 }
 
 // manifests reads the objects of all files.
-func (c *checking) manifests() (objects []corev1.ConfigMap, err error) {
+func (c *checking) manifests() (objects []corev1.ConfigMap, invalid []finding, err error) {
 	for _, name := range c.files {
 		files, err := manifestsIn(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, file := range files {
-			if objects, err = c.manifest(objects, file); err != nil {
-				return nil, fmt.Errorf("read manifest %s: %w", file, err)
+			more, wrong, err := c.manifest(file)
+			if err != nil {
+				return nil, nil, fmt.Errorf("read manifest %s: %w", file, err)
 			}
+			objects, invalid = append(objects, more...), append(invalid, wrong...)
 		}
 	}
-	if len(objects)+len(c.found) == 0 {
-		return nil, errorf(fault.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
+	if len(objects)+len(invalid) == 0 {
+		return nil, nil, errorf(fault.NotFound, "ConfigMap or Watcher in %s: not found", strings.Join(c.files, ", "))
 	}
-	return objects, nil
+	return objects, invalid, nil
 }
 
 // manifestsIn returns the manifests in a folder, but not those in its folders, like kubectl. Any other name is
@@ -152,13 +152,13 @@ func manifestsIn(name string) (files []string, err error) {
 	return files, nil
 }
 
-// manifest appends the objects of a file.
-func (c *checking) manifest(objects []corev1.ConfigMap, name string) ([]corev1.ConfigMap, error) {
+// manifest reads the objects of a file.
+func (c *checking) manifest(name string) (objects []corev1.ConfigMap, invalid []finding, err error) {
 	in := c.In
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // by the caller
+			return nil, nil, err //nolint:wrapcheck // by the caller
 		}
 		defer file.Close()
 		in = file
@@ -168,16 +168,16 @@ func (c *checking) manifest(objects []corev1.ConfigMap, name string) ([]corev1.C
 		var text json.RawMessage
 		err := decoder.Decode(&text)
 		if errors.Is(err, io.EOF) {
-			return objects, nil
+			return objects, invalid, nil
 		}
 		if err != nil {
-			return nil, err //nolint:wrapcheck // by the caller
+			return nil, nil, err //nolint:wrapcheck // by the caller
 		}
 		document++
 		for _, item := range items(text) {
 			if objects, err = c.add(objects, item); err != nil {
 				where := fmt.Sprintf("%s, document %d", name, document)
-				c.found = append(c.found, finding{ConfigMap: where, Outcome: "InvalidManifest", Detail: explained(err)})
+				invalid = append(invalid, finding{ConfigMap: where, Outcome: "InvalidManifest", Detail: explained(err)})
 			}
 		}
 	}
@@ -251,8 +251,8 @@ type finding struct {
 	Detail    string   `json:"detail,omitempty"`
 }
 
-func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap) error {
-	found := c.found
+// run checks the objects, and prints what it finds after the earlier findings.
+func (c *checking) run(ctx context.Context, objects []corev1.ConfigMap, found []finding) error {
 	for i := range objects {
 		all, err := c.check(ctx, &objects[i])
 		if err != nil {
