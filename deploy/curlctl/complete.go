@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -44,9 +43,7 @@ func candidates(all []string) []string {
 	var safe []string
 	for _, one := range all {
 		word, description, described := strings.Cut(one, "\t")
-		if strings.ContainsFunc(word, func(r rune) bool {
-			return !strings.ContainsRune("-._:/=", r) && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
-		}) {
+		if !printer.Bare(word) {
 			continue
 		}
 		if described {

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
@@ -330,9 +328,7 @@ const maxNew = 1000
 // command quotes a command line for a shell.
 func command(words ...string) string {
 	for i, word := range words {
-		if word == "" || strings.ContainsFunc(word, func(r rune) bool {
-			return !strings.ContainsRune("-_=./:,@%+", r) && (r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r))
-		}) {
+		if !printer.Bare(word) {
 			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}
 	}

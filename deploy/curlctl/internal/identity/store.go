@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
@@ -141,12 +143,8 @@ const updateTries = 20
 
 // Update implements Store.
 func (s *Secrets) Update(ctx context.Context, change func(Files) (Files, error)) error {
-	for try := 1; ; try++ {
-		err := s.update(ctx, change)
-		if raced := apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err); !raced || try == updateTries {
-			return err
-		}
-	}
+	raced := func(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
+	return retry.OnError(wait.Backoff{Steps: updateTries}, raced, func() error { return s.update(ctx, change) })
 }
 
 func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error)) error {

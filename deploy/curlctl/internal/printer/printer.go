@@ -232,6 +232,13 @@ func Printable(text string) string {
 	}, text)
 }
 
+// Bare reports whether a shell takes a word as it is, without quotes.
+func Bare(word string) bool {
+	return word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !strings.ContainsRune("-_=./:,@%+", r) && (r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r))
+	})
+}
+
 // item prints the next item of {"items": […]}, after n others.
 func (p *Printer) item(n int, object any) error {
 	text, err := json.MarshalIndent(object, "  ", "  ")
