@@ -74,13 +74,13 @@ func (c *Config) Validate() error {
 	if c.Into == "" {
 		return nil
 	}
-	if namespace, name, _ := strings.Cut(c.Into, "/"); namespace == "" || name == "" {
+	if namespace, name, _ := strings.Cut(c.Into, "/"); namespace == "" || name == "" || strings.Contains(name, "/") {
 		return errors.New("--credentials is NAMESPACE/NAME of the Secret to write")
 	}
 	for _, from := range c.From {
 		namespace, name, named := strings.Cut(from, "/")
-		if err := kube.ValidateNamespaces("credentials-from", namespace); err != nil || namespace == "" || named &&
-			name == "" {
+		if err := kube.ValidateNamespaces("credentials-from", namespace); err != nil || namespace == "" ||
+			named && name == "" || strings.Contains(name, "/") {
 			return errors.New("--credentials-from is a list of NAMESPACE or NAMESPACE/NAME")
 		}
 	}

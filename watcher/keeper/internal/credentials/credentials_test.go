@@ -251,8 +251,10 @@ var _ = Describe("keeper --credentials", func() {
 		for _, s := range []Config{
 			{Into: "a"},
 			{Into: "/a"},
+			{Into: "a/b/c"},
 			{Into: "a/b", From: []string{"A!"}},
 			{Into: "a/b", From: []string{"a/"}},
+			{Into: "a/b", From: []string{"a/b/c"}},
 		} {
 			Expect(s.Validate()).To(HaveOccurred(), "%v", s)
 		}
