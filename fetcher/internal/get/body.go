@@ -43,21 +43,22 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	}, nil
 }
 
-// badStatus records the data of a response with a bad status.
-func (x *exchange) badStatus(answer *http.Response, cancel context.CancelFunc) {
-	x.decided = true
-	x.status = answer.StatusCode
-	x.retryAfter = retryAfter(answer.Header, x.client.deps.Now())
+// rejected returns what a failure tells about a response with a bad status.
+func (x *exchange) rejected(answer *http.Response, cancel context.CancelFunc) rejection {
+	r := rejection{
+		status: answer.StatusCode, retryAfter: retryAfter(answer.Header, x.client.deps.Now()), decided: true,
+	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		return
+		return r
 	}
 	timer := time.AfterFunc(snippetTimeout, cancel)
 	defer timer.Stop()
 	snippet := make([]byte, MaxSnippet)
 	n, err := io.ReadFull(answer.Body, snippet)
 	if err == nil || n > 0 || errors.Is(err, io.EOF) {
-		x.snippet = snippet[:n]
+		r.snippet = snippet[:n]
 	}
+	return r
 }
 
 // firstRead is the initial buffer size for a body of unknown length.

@@ -114,13 +114,13 @@ func newError(class v1.FailureClass, detail v1.FailureDetail) *Error {
 	return &Error{Class: class, Detail: detail}
 }
 
-func (x *exchange) errStatus() *Error {
+func (x *exchange) errStatus(r rejection) *Error {
 	e := &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS}
 	switch {
-	case x.retryAfter > 0 && asksForPause(x.status):
+	case r.retryAfter > 0 && asksForPause(r.status):
 		e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 	case x.hop.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE &&
-		slices.Contains([]int{400, 401, 403, 495, 496}, x.status): // nginx has 400, and 495 and 496 within
+		slices.Contains([]int{400, 401, 403, 495, 496}, r.status): // nginx has 400, and 495 and 496 within
 		e.Detail = x.hop.asked
 	}
 	return e
@@ -139,11 +139,11 @@ type handshakeError struct{ error }
 
 func (h *handshakeError) Unwrap() error { return h.error }
 
-// failure returns the Error for the cause of a failed GET.
-func (x *exchange) failure(cause error) *Error {
+// failure returns the Error for the cause of a failed GET, which may have ended with a rejection.
+func (x *exchange) failure(cause error, r rejection) *Error {
 	e := x.classify(cause)
 	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.redirects
-	e.StatusCode, e.RetryAfter, e.Snippet = x.status, x.retryAfter, x.snippet
+	e.StatusCode, e.RetryAfter, e.Snippet = r.status, r.retryAfter, r.snippet
 	e.cause = cause
 	return &e
 }

@@ -20,23 +20,24 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	x := &exchange{client: c, request: c.Resolve(r), hop: c.newHop(ctx)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
-	response, err := x.follow(timed)
+	end := x.follow(timed)
 	switch {
-	case err == nil:
-		return response, nil
+	case end.err == nil:
+		return end.response, nil
 	case ctx.Err() != nil:
 		return Response{}, fmt.Errorf("stop GET: %w", context.Cause(ctx))
-	case timed.Err() != nil && !x.decided:
-		err = errTimeout(c.cfg.Timeout)
+	case timed.Err() != nil && !end.decided:
+		end.err = errTimeout(c.cfg.Timeout)
 	}
-	failed := x.failure(err)
+	failed := x.failure(end.err, end.rejection)
 	failed.Settings = c.settings(settingsKind(failed), x.request)
 	return Response{}, failed
 }
 
-// exchange is one GET with all its hops.
+// exchange is one GET with all its hops. Each hop has an end.
 type exchange struct {
-	client    *Client
+	client *Client
+	// request loses its Validators if a server rejects them.
 	request   Request
 	host      string
 	redirects int
@@ -46,10 +47,17 @@ type exchange struct {
 	credential bool
 	// hop is the current one.
 	hop *hop
+}
+
+// hopEnd is the end of a hop: a response, the next URL of a redirect, or an error, perhaps after a rejection.
+type hopEnd struct {
+	response Response
+	next     *url.URL
+	err      error
 	rejection
 }
 
-// rejection is a response with a bad status.
+// rejection is a response that is neither a body nor a redirect that may be followed.
 type rejection struct {
 	status     int
 	retryAfter time.Duration
@@ -59,75 +67,70 @@ type rejection struct {
 }
 
 // follow makes the GET and follows its redirects.
-func (x *exchange) follow(ctx context.Context) (Response, error) {
+func (x *exchange) follow(ctx context.Context) hopEnd {
 	u, err := egress.ParseURL(x.request.URL)
 	if err != nil {
 		x.host = hostOf(x.request.URL)
-		return Response{}, err
+		return hopEnd{err: err}
 	}
 	x.host = u.Hostname()
 	for {
-		response, next, err := x.withCredentials(ctx, u)
-		if err != nil || next == nil {
-			response.Credential = x.credential
-			return response, err
+		end := x.withCredentials(ctx, u)
+		if end.err != nil || end.next == nil {
+			end.response.Credential = x.credential
+			return end
 		}
-		if !sameOrigin(u, next) {
-			x.redirected = true
-		}
-		u = next
+		x.redirected = x.redirected || !sameOrigin(u, end.next)
+		u = end.next
 	}
 }
 
 // withCredentials makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
-func (x *exchange) withCredentials(ctx context.Context, u *url.URL) (_ Response, next *url.URL, _ error) {
+func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 	var entry *headerEntry
 	if !x.redirected {
 		entry = x.request.grants.find(u)
 	}
 	if entry != nil && x.request.Untrusted {
-		return Response{}, nil, errUntrusted
+		return hopEnd{err: errUntrusted}
 	}
 	if err := x.request.policy.CheckURL(u); err != nil {
-		return Response{}, nil, err
+		return hopEnd{err: err}
 	}
 	secrets, err := x.client.credentials(ctx, entry)
 	if err != nil {
-		x.decided = true
-		return Response{}, nil, err
+		return hopEnd{err: err, rejection: rejection{decided: true}}
 	}
 	x.credential = x.credential || secrets.sends()
-	response, next, err := x.withConditions(ctx, u, secrets)
-	if x.status == http.StatusUnauthorized {
+	end := x.withConditions(ctx, u, secrets)
+	if end.status == http.StatusUnauthorized {
 		if other, found := x.client.replace(ctx, secrets); found {
-			x.rejection = rejection{}
 			secrets = other
-			response, next, err = x.withConditions(ctx, u, secrets)
+			end = x.withConditions(ctx, u, secrets)
 		}
 	}
-	if denied := x.status == http.StatusUnauthorized || x.status == http.StatusForbidden; denied && !x.redirected {
-		pausing := x.status == http.StatusForbidden && x.retryAfter > 0
-		return response, next, secrets.explain(x.errStatus(), !pausing)
+	if denied := end.status == http.StatusUnauthorized || end.status == http.StatusForbidden; denied && !x.redirected {
+		pausing := end.status == http.StatusForbidden && end.retryAfter > 0
+		end.err = secrets.explain(x.errStatus(end.rejection), !pausing)
 	}
-	return response, next, err
+	return end
 }
 
 // withConditions makes a hop, and repeats it without conditions if the response is about another body, or if the
 // server may reject the conditions. In the second case the URL gets none from then on.
-func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets credentials) (Response, *url.URL, error) {
+func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
 	conditional := x.conditional(u)
-	response, next, err := x.hopTo(ctx, u, secrets)
+	end := x.hopTo(ctx, u, secrets)
 	switch {
-	case !conditional || !x.decided:
-		return response, next, err
-	case x.status == http.StatusNotModified:
+	case !conditional || !end.decided:
+		return end
+	case end.status == http.StatusNotModified:
 		x.request.Validators = Validators{}
-	case rejectsCondition(x.status) && x.retryAfter == 0:
+	case rejectsCondition(end.status) && end.retryAfter == 0:
 		x.request.Validators = Validators{From: x.request.From}
 	default:
-		return response, next, err
+		return end
 	}
-	x.rejection = rejection{}
 	return x.hopTo(ctx, u, secrets)
 }
 
@@ -136,8 +139,8 @@ func (x *exchange) conditional(u *url.URL) bool {
 	return x.request.Conditional() && x.request.From == urlDigest(u)
 }
 
-// hopTo makes one request; next is the target of a redirect.
-func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) (_ Response, next *url.URL, _ error) {
+// hopTo makes one request.
+func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
 	x.hop = x.client.newHop(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,21 +151,20 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) (
 	answer, err := by.RoundTrip(request)
 	x.report(request, u, answer)
 	if err != nil {
-		return Response{}, nil, err
+		return hopEnd{err: err}
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
 		response, err := x.content(ctx, u, answer)
-		return response, nil, err
+		return hopEnd{response: response, err: err}
 	case answer.StatusCode == http.StatusNotModified && x.conditional(u) && x.request.confirmed(answer.Header):
-		return Response{NotModified: true, Validators: x.request.Validators}, nil, nil
+		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}
 	case isRedirect(answer.StatusCode):
-		next, err := x.redirect(u, answer)
-		return Response{}, next, err
+		return x.redirect(u, answer)
 	}
-	x.badStatus(answer, cancel)
-	return Response{}, nil, x.errStatus()
+	rejected := x.rejected(answer, cancel)
+	return hopEnd{err: x.errStatus(rejected), rejection: rejected}
 }
 
 func (x *exchange) headers(u *url.URL, secrets credentials) http.Header {

@@ -46,10 +46,11 @@ func FuzzLocation(f *testing.F) {
 			from.Scheme = "https"
 		}
 		flight := &exchange{client: &Client{cfg: Defaults()}, host: from.Host}
-		next, err := flight.redirect(from,
+		end := flight.redirect(from,
 			&http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
-		if err != nil {
-			failure := flight.failure(err)
+		next := end.next
+		if end.err != nil {
+			failure := flight.failure(end.err, end.rejection)
 			if failure.Class == 0 || !strings.Contains(failure.Error(), "data.example.com ") {
 				t.Fatalf("%q gives %v", location, failure)
 			}

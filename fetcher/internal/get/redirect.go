@@ -24,30 +24,29 @@ func isRedirect(status int) bool {
 
 // redirect returns the target of a redirect, if it may be followed. The next hop checks whether the
 // target may be reached.
-func (x *exchange) redirect(from *url.URL, answer *http.Response) (*url.URL, error) {
-	x.status = answer.StatusCode
+func (x *exchange) redirect(from *url.URL, answer *http.Response) hopEnd {
+	wrong := func(err error) hopEnd { return hopEnd{err: err, rejection: rejection{status: answer.StatusCode}} }
 	location := answer.Header.Get("Location")
 	switch {
 	case location == "":
-		return nil, errLocation
+		return wrong(errLocation)
 	case x.redirects == maxRedirects:
-		return nil, errRedirects
+		return wrong(errRedirects)
 	}
-	target, wrong := weburl.Resolve(textOf(from), location)
+	target, problem := weburl.Resolve(textOf(from), location)
 	next, err := egress.ParseURL(target)
 	switch {
-	case wrong == weburl.BadScheme:
+	case problem == weburl.BadScheme:
 		err = &egress.DeniedError{Rule: egress.RuleScheme}
-	case wrong == weburl.HasUser:
+	case problem == weburl.HasUser:
 		err = &egress.DeniedError{Rule: egress.RuleUserinfo}
-	case wrong != "":
-		return nil, errLocation
+	case problem != "":
+		return wrong(errLocation)
 	case err == nil && from.Scheme == "https" && next.Scheme == "http":
-		return nil, errDowngrade
+		return wrong(errDowngrade)
 	}
 	x.redirects++
-	x.status = 0
-	return next, err
+	return hopEnd{next: next, err: err}
 }
 
 // textOf returns the text of a URL as it was written, with a question mark in any case.
