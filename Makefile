@@ -5,6 +5,8 @@
 .DELETE_ON_ERROR:
 # A single go command already uses all cores.
 .NOTPARALLEL:
+# Recipes choose their own flags, and need the workspace.
+unexport GOFLAGS GOWORK GO111MODULE
 # Recipes print short summaries. `make -n TARGET` prints the commands.
 
 include deploy/tools/tools.mk
