@@ -3,10 +3,12 @@ package connect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +46,13 @@ func TestAPortForwardToASilentServerEnds(t *testing.T) {
 				t.Error("it still waits")
 			}
 		})
+	}
+}
+
+func TestAnErrorOfKubernetesIsNoWrongAddress(t *testing.T) {
+	unreachable := &url.Error{Op: "Get", URL: "https://127.0.0.1:1", Err: io.EOF}
+	if got := plain(fmt.Errorf("there is no port-forward: %w", unreachable)); !errors.Is(got, io.EOF) {
+		t.Errorf("got %v", got)
 	}
 }
 

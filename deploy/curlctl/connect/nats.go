@@ -231,7 +231,7 @@ func plain(err error) error {
 	if errors.Is(err, nats.ErrNoServers) {
 		return errors.New("no server accepts connections there")
 	}
-	if errors.As(err, new(*url.Error)) {
+	if wrong, found := errors.AsType[*url.Error](err); found && wrong.Op == "parse" { // else of Kubernetes
 		return errors.New("an address of a server is invalid, an example is nats://nats:4222")
 	}
 	for _, known := range []error{nats.ErrAuthorization, nats.ErrTimeout, nats.ErrSecureConnRequired} {
