@@ -29,7 +29,7 @@ print-%:
 # The longest suites start first. Suites that measure or need a running installation have their own targets.
 LONGEST := $(addprefix ./deploy/e2e/,fault broker console permissions acceptance random watchers manifests) \
            ./deploy/curlctl ./fetcher/internal/throttle ./deploy/local/controlplane ./writer
-SUITES   = $(LONGEST) $(UNIT) $(shell go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(bench|hostile|installed|compose|cluster)$$')
+SUITES   = $(LONGEST) $(UNIT) $(shell GOFLAGS= GOWORK= GO111MODULE= go list ./deploy/e2e/... | grep -v -E '/deploy/e2e/(bench|hostile|installed|compose|cluster)$$')
 
 # The default version is "dev" for images and `git describe` for programs.
 IMAGE_VERSION := $(or $(VERSION),dev)
