@@ -8,8 +8,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -61,7 +60,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	preview := Preview{Allowed: err == nil, Reason: reason, Credential: client.Credential(r.Namespace, r.URL)}
 	switch {
 	case err != nil && !errors.Is(err, egress.ErrDenied):
-		preview.Failure = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DNS_FAILED)
+		preview.Failure = failure.Reason(failure.DNSFailed)
 	case err == nil && r.Offline:
 		preview.Reason = "the name is permitted; offline, its addresses are unknown"
 	}
@@ -75,7 +74,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	var failed *get.Error
 	switch {
 	case errors.As(err, &failed):
-		preview.Failure, preview.Reason = pipeline.Reason(failed.Class), failed.Error()
+		preview.Failure, preview.Reason = failure.Reason(failed.Class), failed.Error()
 	case err != nil:
 		return preview, err
 	default:

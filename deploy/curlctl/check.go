@@ -24,9 +24,8 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -277,7 +276,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 	whole := finding{ConfigMap: object.Namespace + "/" + object.Name}
 	known := keys.ReadObject(&object.ObjectMeta, c.protected)
 	var found []finding
-	invalid := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+	invalid := failure.Reason(failure.InvalidAnnotation)
 	if known.Invalid != nil {
 		found = append(found, whole.as(invalid, known.Invalid.Error()))
 	}
@@ -285,7 +284,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 		f := whole.as(invalid, problem.Text)
 		f.Key = problem.Key
 		if problem.Adjusted {
-			f.OK, f.Outcome = true, pipeline.ReasonAdjusted
+			f.OK, f.Outcome = true, failure.ReasonAdjusted
 		}
 		found = append(found, f)
 	}
@@ -297,7 +296,7 @@ func (c *checking) check(ctx context.Context, object *corev1.ConfigMap) ([]findi
 		f.OK = !annotation.Protects(c.protected, object.Namespace, object.Name)
 		return append(found, f), nil
 	case object.Immutable != nil && *object.Immutable:
-		return append(found, whole.as(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE),
+		return append(found, whole.as(failure.Reason(failure.Immutable),
 			"it is immutable, so no key can be written")), nil
 	}
 	pairs, err := c.pairs(ctx, whole, known, object)
@@ -344,14 +343,14 @@ func (c *checking) pairs(
 		case preview.Failure != "":
 			f.Outcome = preview.Failure
 		case !preview.Allowed:
-			f.Outcome = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED)
+			f.Outcome = failure.Reason(failure.AddressDenied)
 		case c.fetch && digest != "" && digest != preview.SHA256:
-			f.Outcome = pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+			f.Outcome = failure.Reason(failure.DigestMismatch)
 			f.Detail = "the body has sha256 " + preview.SHA256 + ", curl-sha256 requires " + digest
 		case c.fetch:
 			f.OK, f.Outcome, f.Detail = true, "fetched", fmt.Sprintf("%d bytes, sha256 %s", preview.Size, preview.SHA256)
 			if _, cause := preview.Outcome.Failed(); cause != rule.Passed {
-				f.OK, f.Outcome = false, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED)
+				f.OK, f.Outcome = false, failure.Reason(failure.ContentRejected)
 			}
 		default:
 			f.OK, f.Outcome = true, "would be fetched"

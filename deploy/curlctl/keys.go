@@ -12,8 +12,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // listing holds the flags of failing and wants.
@@ -31,7 +31,7 @@ func failingCommand(o *options) *cobra.Command {
 	cmd := l.command(o, "failing",
 		"List the keys that are failing, refused, contested, stale or pending now (reads Kubernetes)")
 	cmd.Long = "Lists keys whose last fetch failed, keys whose write the API server or another owner\n" +
-		"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(pipeline.StaleIntervals) +
+		"prevents or keeps changing, keys without a good fetch for " + strconv.Itoa(failure.StaleIntervals) +
 		" intervals, and keys that wait. It reads the streams\n" +
 		"and the metadata of ConfigMaps; without NATS, only the latter. `curlctl failures` lists fetches\n" +
 		"that failed for good, even if their keys have recovered."
@@ -45,7 +45,7 @@ func wantsCommand(o *options) *cobra.Command {
 	l := &listing{none: "No keys are wanted."}
 	cmd := l.command(o, "wants", "List all keys with state, next fetch, URL and last check (reads Kubernetes)")
 	cmd.Flags().BoolVar(&l.Stale, "stale", false,
-		"only keys without a good fetch for "+strconv.Itoa(pipeline.StaleIntervals)+" intervals")
+		"only keys without a good fetch for "+strconv.Itoa(failure.StaleIntervals)+" intervals")
 	return cmd
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -209,7 +210,7 @@ func (w *world) fail(ctx context.Context, want *v1.Want, class v1.FailureClass) 
 	letter := &v1.DeadLetter{
 		Want: want, LastFailedAt: now, Traceparent: failedTraceparent,
 		Failure: &v1.Failure{
-			Class: class, Host: pipeline.HostOf(want.GetUrl()), Attempts: 6, FirstFailedAt: now, GaveUp: true,
+			Class: class, Host: weburl.HostOf(want.GetUrl()), Attempts: 6, FirstFailedAt: now, GaveUp: true,
 		},
 	}
 	if class == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -60,7 +60,7 @@ const (
 	Retry = "Retry"
 	// Overdue: the timer should have fired.
 	Overdue = "Overdue"
-	// Outdated: there was no good fetch for pipeline.StaleIntervals.
+	// Outdated: there was no good fetch for failure.StaleIntervals.
 	Outdated = "Outdated"
 	// NotRead: the body was fetched. The object was not read, so it is unknown whether the key has it.
 	NotRead = "NotRead"
@@ -69,8 +69,8 @@ const (
 // Reasons returns the reasons that are not failures.
 func Reasons() []string {
 	return []string{
-		Unpublished, Backlog, Parked, NotWritten, Retry, Overdue, Outdated, NotRead, pipeline.ReasonDrifted,
-		pipeline.ReasonUpdateAvailable,
+		Unpublished, Backlog, Parked, NotWritten, Retry, Overdue, Outdated, NotRead, failure.ReasonDrifted,
+		failure.ReasonUpdateAvailable,
 	}
 }
 
@@ -93,7 +93,7 @@ type Condition struct {
 	Attempts uint32 `json:"attempts,omitempty"`
 	// LastAttempt is the time of the last attempt, if it is known.
 	LastAttempt time.Time `json:"lastChecked,omitzero"`
-	// Stale: no good fetch for pipeline.StaleIntervals, whatever the state.
+	// Stale: no good fetch for failure.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
 	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -155,11 +155,11 @@ func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 	case spec.Ignored != "":
 		return Condition{State: Ignored, Message: spec.Ignored}
 	case spec.Invalid != "":
-		invalid := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+		invalid := failure.Reason(failure.InvalidAnnotation)
 		return Condition{State: Failing, Reason: invalid, Message: spec.Invalid}
 
 	// The timer has the newest failure, before the writer reports it in the object.
-	case due.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+	case due.GetReported() != failure.Unspecified:
 		return s.failing(c, trouble)
 	// The streams do not show what the writer found. A failed fetch is over once they have a timer without it, or a want
 	// that no fetcher has taken.
@@ -197,15 +197,15 @@ func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 		return is(Pending, NotWritten, c.LastAttempt)
 	case value != Drifted && entry.Available != "" && spec.SHA256 != "" && spec.SHA256 != entry.Available:
 		c.Message = sentence.UpdateAvailable(spec.URL, entry.Available)
-		return is(HeldBack, pipeline.ReasonUpdateAvailable, c.Since)
+		return is(HeldBack, failure.ReasonUpdateAvailable, c.Since)
 	case value == Held && (s.Newest == "" || s.Newest == entry.SHA256):
 		return is(OK, "", c.Since)
 	case s.Audited: // the body was fetched again, and has not landed either
-		class := v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
+		class := failure.WriteFailed
 		c.Message = sentence.Unwritten(class, spec.URL, "", 0)
-		return is(Refused, pipeline.Reason(class), c.LastAttempt)
+		return is(Refused, failure.Reason(class), c.LastAttempt)
 	case value == Drifted:
-		return is(Pending, pipeline.ReasonDrifted, c.LastAttempt)
+		return is(Pending, failure.ReasonDrifted, c.LastAttempt)
 	default:
 		return is(Pending, NotWritten, c.LastAttempt)
 	}
@@ -273,7 +273,7 @@ func (v View) entry() status.Entry {
 // trouble returns the condition of a key that is failing, refused or contested according to its object. Others have no
 // State.
 func (v View) trouble(spec Spec, now time.Time) (c Condition) {
-	e, exists := v.entry(), pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	e, exists := v.entry(), failure.Reason(failure.KeyExists)
 	failing := e.Failing() && e.FailingURL() == spec.URL
 	switch {
 	case v.OtherAsker != "":
@@ -284,14 +284,14 @@ func (v View) trouble(spec Spec, now time.Time) (c Condition) {
 		why := e.Why()
 		c = Condition{
 			State: Failing, Reason: e.Error, Message: why.Message, Status: why.HTTPStatus, Since: e.Since, Next: why.NextTry,
-			Attempts: e.Attempts, Stale: pipeline.FailsForLong(e.Since, spec.Refresh, now),
+			Attempts: e.Attempts, Stale: failure.FailsForLong(e.Since, spec.Refresh, now),
 		}
 		if e.Refused() {
 			c.State = Refused
 		}
 	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.CheckedOwner:
 		message := sentence.Contested(spec.Key, v.Owner.Manager())
-		return Condition{State: Contested, Reason: pipeline.ReasonDrifted, Message: message}
+		return Condition{State: Contested, Reason: failure.ReasonDrifted, Message: message}
 	}
 	return c
 }
@@ -326,7 +326,7 @@ func IsOverdue(now, at time.Time) bool { return now.Sub(at) > lateTimer }
 func (s *Streams) fetches(spec Spec, now time.Time) Condition {
 	due := s.Due
 	c := Condition{
-		Next: s.At, Attempts: due.GetAttempts(), Stale: s.Stale || pipeline.StaleDue(due, spec.Refresh, now),
+		Next: s.At, Attempts: due.GetAttempts(), Stale: s.Stale || failure.StaleDue(due, spec.Refresh, now),
 		WaitsFor: sentence.WaitsFor(due.GetWaitsFor(), spec.URL),
 	}
 	if !s.Fired {
@@ -340,7 +340,7 @@ func (s *Streams) fetches(spec Spec, now time.Time) Condition {
 
 // failing returns the condition of a key whose last fetch failed, with the details of the same failure in its object.
 func (s *Streams) failing(c, shown Condition) Condition {
-	c.State, c.Reason, c.Status = Failing, pipeline.Reason(s.Due.GetReported()), s.Due.GetStatusCode()
+	c.State, c.Reason, c.Status = Failing, failure.Reason(s.Due.GetReported()), s.Due.GetStatusCode()
 	if shown.State == Failing && !shown.Since.IsZero() && shown.Since.Before(c.Since) {
 		c.Since = shown.Since // NATS was replaced since
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
@@ -27,7 +27,7 @@ const page = "https://example.com/x"
 func TestConditionOfAWant(t *testing.T) {
 	t.Parallel()
 	const interval, timeout = 10 * time.Minute, v1.FailureClass_FAILURE_CLASS_TIMEOUT
-	const long = pipeline.StaleIntervals * interval
+	const long = failure.StaleIntervals * interval
 	asked, set, next := now.Add(-time.Hour), now.Add(-time.Minute), now.Add(time.Minute)
 	late := now.Add(-time.Minute - time.Second)
 	for name, tt := range map[string]struct {

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // Handler handles a message and returns its disposition.
@@ -173,7 +175,7 @@ func FailureClass(err error) v1.FailureClass {
 	if classed, ok := errors.AsType[*ClassError](err); ok {
 		return classed.Class
 	}
-	return v1.FailureClass_FAILURE_CLASS_MALFORMED
+	return failure.Malformed
 }
 
 // deadLetter returns the dead letter for a message that cannot be handled, and the key in its
@@ -195,7 +197,7 @@ func (d *Delivery) deadLetter(why error, now time.Time) (Key, *v1.DeadLetter) {
 	if proto.Size(want) > maxDeadLetterPayload {
 		return key, letter
 	}
-	letter.Want, letter.Failure.Host = want, HostOf(want.GetUrl())
+	letter.Want, letter.Failure.Host = want, weburl.HostOf(want.GetUrl())
 	if sequence > 0 {
 		letter.Sequence = sequence
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // A tombstone is marked like a deleted key of a NATS KV store (ADR-8).
@@ -269,7 +270,8 @@ func (c *Client) PublishResult(ctx context.Context, r *v1.Result) error {
 // PublishDeadLetter publishes a dead letter. A redelivered trigger has the same id and adds no
 // second entry.
 func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLetter, id string) error {
-	m, err := newMessage(ctx, key.DeadLetterSubject(Reason(d.GetFailure().GetClass()), d.GetFailure().GetHost()), d)
+	f := d.GetFailure()
+	m, err := newMessage(ctx, key.DeadLetterSubject(failure.Reason(f.GetClass()), f.GetHost()), d)
 	if err == nil {
 		_, err = c.publish(ctx, "dead letter of "+key.String(), m, jetstream.WithExpectStream(Failures),
 			jetstream.WithMsgID(id))

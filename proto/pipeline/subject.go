@@ -3,7 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
 
@@ -71,15 +70,16 @@ func (k Key) FailureSubject() string { return KindFailure.of(k) }
 func (k Key) SyncSubject() string { return KindSync.of(k) }
 
 // DeadLetterSubject is the subject of a dead letter with its reason (an Event reason) and host, as
-// returned by HostOf. An IP address becomes HiddenHost.
+// returned by weburl.HostOf. An IP address becomes weburl.HiddenHost.
 func (k Key) DeadLetterSubject(reason, host string) string {
-	return deadPrefix + token(reason) + "." + token(hostName(host)) + "." + k.tokens()
+	return deadPrefix + token(reason) + "." + token(weburl.ShownHost(host)) + "." + k.tokens()
 }
 
 // DeadLetterSubjects is the filter for dead letters by reason, host and key (empty means any).
 func DeadLetterSubjects(reason, host string, key Key) string {
 	return deadPrefix + strings.Join([]string{
-		tokenOrAny(reason), tokenOrAny(hostName(host)), tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
+		tokenOrAny(reason), tokenOrAny(weburl.ShownHost(host)),
+		tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
 	}, ".")
 }
 
@@ -192,53 +192,4 @@ func untoken(t string) (string, error) {
 
 func special(c rune) bool {
 	return (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != ':'
-}
-
-// HiddenHost replaces an IP address as the host of a URL, because addresses are kept out of
-// subjects, logs, Events and traces.
-const HiddenHost = "(address)"
-
-// HostOf returns the canonical host of a URL: in lower case and without port, HiddenHost for an IP
-// address, and "" if there is none.
-func HostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return hostName(strings.ToLower(u.Hostname()))
-}
-
-// HostIs reports whether host is the host of a URL, as returned by HostOf or, for an IP address, in
-// any spelling.
-func HostIs(raw, host string) bool {
-	if wanted, isAddress := address(host); isAddress {
-		u, err := url.Parse(raw)
-		if err != nil {
-			return false
-		}
-		have, isAddress := address(u.Hostname())
-		return isAddress && have == wanted
-	}
-	return HostOf(raw) == strings.ToLower(host)
-}
-
-// IsAddress reports whether a host is an IP address.
-func IsAddress(host string) bool {
-	_, isAddress := address(host)
-	return isAddress
-}
-
-// hostName returns the host for a subject. A host that is too long for a DNS name is cut, because
-// the server closes connections whose subjects exceed 4 KiB.
-func hostName(host string) string {
-	if _, isAddress := address(host); isAddress {
-		return HiddenHost
-	}
-	return host[:min(len(host), weburl.MaxHostBytes)]
-}
-
-// address parses a host as an IP address without its zone.
-func address(host string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return addr.Unmap().WithZone(""), err == nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -171,7 +172,7 @@ func (r redacting) Write(line []byte) (int, error) {
 		if bytes.Contains(found, []byte("://")) {
 			return found
 		}
-		return []byte(pipeline.HiddenHost)
+		return []byte(weburl.HiddenHost)
 	}))
 	if err != nil {
 		return 0, err

@@ -14,15 +14,15 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 // Host returns the host of a URL, even an IP address, for readers of that URL. Metrics and logs use
-// pipeline.HostOf, which hides addresses.
+// weburl.HostOf, which hides addresses.
 func Host(url string) string {
-	host := pipeline.HostOf(url)
-	if host == pipeline.HiddenHost {
+	host := weburl.HostOf(url)
+	if host == weburl.HiddenHost {
 		if u, err := neturl.Parse(url); err == nil {
 			host = u.Hostname()
 		}
@@ -33,7 +33,7 @@ func Host(url string) string {
 // Of says why the fetch for a want failed. It contains no query string, no IP address except
 // that in the URL, and nothing of the response except the status.
 func Of(w *v1.Want, f *v1.Failure) string {
-	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED {
+	if f.GetClass() != failure.ContentRejected {
 		return OfHost(Host(w.GetUrl()), f)
 	}
 	text := rejected(w, int(f.GetRule()))
@@ -49,9 +49,9 @@ func OfHost(host string, f *v1.Failure) string {
 		return text
 	}
 	switch f.GetClass() {
-	case v1.FailureClass_FAILURE_CLASS_BAD_STATUS:
+	case failure.BadStatus:
 		return detailed(host+" responded with "+status(int(f.GetStatusCode()))+credential(f), "; ", f) + blocked(f)
-	case v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+	case failure.CredentialsFailed:
 		return detailed(cmp.Or(source(f), "the token URL")+" gave no token for "+host, ": ", f)
 	default:
 		return detailed(fmt.Sprintf(cmp.Or(classes[f.GetClass()].sentence, "the request to %s failed"), host), ": ", f)
@@ -71,14 +71,14 @@ func detailed(text, separator string, f *v1.Failure) string {
 func specific(host string, f *v1.Failure) string {
 	limit := f.GetTimeLimit().AsDuration()
 	n := int64(f.GetRedirects())
-	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED { // the details are about another host
+	if f.GetClass() == failure.CredentialsFailed { // the details are about another host
 		return ""
 	}
 	if format := details[f.GetDetail()].sentence; format != "" {
 		return fmt.Sprintf(format, host)
 	}
 	switch f.GetDetail() { //nolint:exhaustive // others add nothing to the sentence of their class
-	case v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:
+	case failure.RetryAfter:
 		text := " asks for a pause: it responded with "
 		switch f.GetStatusCode() {
 		case 202:
@@ -87,34 +87,34 @@ func specific(host string, f *v1.Failure) string {
 			text = " limits the rate of requests: it responded with "
 		}
 		return host + text + strconv.Itoa(int(f.GetStatusCode())) + " and Retry-After"
-	case v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:
+	case failure.RedirectLimit:
 		if n > 0 {
 			return host + " redirected more than " + counted(n, "time")
 		}
 		return host + " redirected too often"
-	case v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT:
+	case failure.ConnectTimeout:
 		if limit > 0 {
 			return "could not connect to " + host + " within " + duration.Format(limit)
 		}
 		return "could not connect to " + host + " in time"
-	case v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST,
-		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID,
-		v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS, v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN:
+	case failure.CertificateAuthority, failure.CertificateHost,
+		failure.CertificateTime, failure.CertificateInvalid,
+		failure.CertificateNameless, failure.CertificateChain:
 		return "the TLS certificate of " + host + " cannot be trusted: " + Detail(f)
 	}
 	switch {
-	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED && n > 0:
+	case f.GetClass() == failure.AddressDenied && n > 0:
 		text := detailed(fmt.Sprintf("redirect %d of %s leads to a URL that is not allowed", n, host), ": ", f) +
 			"; use a URL without that redirect"
-		if d := f.GetDetail(); d != v1.FailureDetail_FAILURE_DETAIL_DENIED_URL &&
-			d != v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME { // no policy allows these
+		if d := f.GetDetail(); d != failure.DeniedURL &&
+			d != failure.DeniedScheme { // no policy allows these
 			text += ", or ask the operator"
 		}
 		return text
-	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_TIMEOUT && limit > 0:
+	case f.GetClass() == failure.Timeout && limit > 0:
 		return host + " did not respond within " + duration.Format(limit) + ", a limit of the operator; " +
 			"use a faster URL, or ask the operator to raise it"
-	case f.GetClass() == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE && f.GetLimitBytes() > 0:
+	case f.GetClass() == failure.BodyTooLarge && f.GetLimitBytes() > 0:
 		return "the body from " + host + " is larger than the limit of " + bytes(f.GetLimitBytes()) +
 			"; use a smaller file, or ask the operator to raise it"
 	case len(f.GetSha256()) >= shownDigits:
@@ -133,23 +133,23 @@ var classes = map[v1.FailureClass]struct {
 	sentence string
 	section  int
 }{
-	v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION: {"", 2},
-	v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:         {"", 3},
-	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     {"fetching from %s is not allowed", 4},
-	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         {"%s was not found in DNS", 5},
-	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     {"could not connect to %s", 6},
-	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            {"%s did not respond in time", 6},
-	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         {"TLS handshake with %s failed", 7},
-	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         {"", 8},
-	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: {"", 8},
-	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: {"a redirect from %s was not followed", 8},
-	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       {"%s sent an unusable response", 8},
-	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     {"the body from %s is too large", 9},
-	v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH:    {"the body from %s does not match curl-sha256", 9},
-	v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED:   {"", 9},
-	v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:       {"", 10},
-	v1.FailureClass_FAILURE_CLASS_IMMUTABLE:          {"", 10},
-	v1.FailureClass_FAILURE_CLASS_POISON:             {"the request to %s could not be completed", 0},
+	failure.InvalidAnnotation: {"", 2},
+	failure.KeyExists:         {"", 3},
+	failure.AddressDenied:     {"fetching from %s is not allowed", 4},
+	failure.DNSFailed:         {"%s was not found in DNS", 5},
+	failure.ConnectFailed:     {"could not connect to %s", 6},
+	failure.Timeout:           {"%s did not respond in time", 6},
+	failure.TLSFailed:         {"TLS handshake with %s failed", 7},
+	failure.BadStatus:         {"", 8},
+	failure.CredentialsFailed: {"", 8},
+	failure.TooManyRedirects:  {"a redirect from %s was not followed", 8},
+	failure.BadResponse:       {"%s sent an unusable response", 8},
+	failure.BodyTooLarge:      {"the body from %s is too large", 9},
+	failure.DigestMismatch:    {"the body from %s does not match curl-sha256", 9},
+	failure.ContentRejected:   {"", 9},
+	failure.WriteFailed:       {"", 10},
+	failure.Immutable:         {"", 10},
+	failure.Poison:            {"the request to %s could not be completed", 0},
 }
 
 // status returns a status code in words, with what to do about a success other than 200.
@@ -180,7 +180,7 @@ func credential(f *v1.Failure) string {
 
 // blocked names the other usual cause of a 403 without a credential.
 func blocked(f *v1.Failure) string {
-	if f.GetStatusCode() != 403 || f.GetDetail() != v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL {
+	if f.GetStatusCode() != 403 || f.GetDetail() != failure.NoCredential {
 		return ""
 	}
 	return ", or the server rejects the User-Agent, which a header entry can change"
@@ -264,18 +264,18 @@ func ObjectTooLarge(key string, size int) string {
 // class that the writer reports.
 func Unwritten(class v1.FailureClass, url, key string, size int) string {
 	switch class {
-	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS:
+	case failure.KeyExists:
 		return KeyExists(key)
-	case v1.FailureClass_FAILURE_CLASS_IMMUTABLE:
+	case failure.Immutable:
 		return "the ConfigMap is immutable, so key " + key +
 			" cannot be written; delete it and create it again without immutable: true"
-	case v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:
+	case failure.BodyTooLarge:
 		shown := ""
 		if size > 0 {
 			shown = " (" + bytes(int64(size)) + ")"
 		}
 		return "the ConfigMap would exceed 1 MiB with the body for key " + key + shown + "; move the key to another ConfigMap"
-	case v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+	case failure.WriteFailed:
 		return "the API server refused to write the body from " + Host(url) +
 			", perhaps by an admission policy or webhook; ask the operator, the log of the writer says which"
 	default:
@@ -309,12 +309,12 @@ func Terminal(url string, f *v1.Failure) bool {
 		return false
 	}
 	switch f.GetDetail() {
-	case v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME, v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
-		v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED, v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME,
-		v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT, v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:
+	case failure.DeniedScheme, failure.DeniedHost,
+		failure.HostNotAllowed, failure.DeniedName,
+		failure.DeniedPort, failure.DeniedURL:
 		return true
-	case v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS, v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:
-		return pipeline.HostOf(url) == pipeline.HiddenHost
+	case failure.DeniedAddress, failure.DeniedRange:
+		return weburl.HostOf(url) == weburl.HiddenHost
 	default:
 		return false
 	}
@@ -325,89 +325,89 @@ func Terminal(url string, f *v1.Failure) bool {
 type detail struct{ words, sentence string }
 
 var details = map[v1.FailureDetail]detail{
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY: {"it is signed by an unknown authority", ""},
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST:      {"it was issued for another host name", ""},
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME:      {"it has expired or is not yet valid", ""},
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID:   {"it is not valid", ""},
-	v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE:             {"the server rejected it or does not speak TLS", ""},
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT:        {"too many redirects", ""},
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE: {
+	failure.CertificateAuthority: {"it is signed by an unknown authority", ""},
+	failure.CertificateHost:      {"it was issued for another host name", ""},
+	failure.CertificateTime:      {"it has expired or is not yet valid", ""},
+	failure.CertificateInvalid:   {"it is not valid", ""},
+	failure.Handshake:            {"the server rejected it or does not speak TLS", ""},
+	failure.RedirectLimit:        {"too many redirects", ""},
+	failure.RedirectDowngrade: {
 		"a redirect from https to http",
 		"%s redirected from https to http, which is not followed; use a URL that stays with https",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION: {
+	failure.RedirectLocation: {
 		"a redirect whose Location is missing, has no valid host or is longer than 8,192 characters; " +
 			"use a URL without that redirect", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING: {
+	failure.ContentEncoding: {
 		"a Content-Encoding that was not requested",
 		"%s compressed the body (Content-Encoding), although that was not requested, by something other than gzip; " +
 			"have it served uncompressed, or use another URL",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_PROXY:            {"the egress proxy refused the connection", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME:    {weburl.BadScheme, ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST:      {"the operator denies the host", ""},
-	v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED: {"the operator does not allow the host", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME:      {"the host name has a single label or a reserved suffix", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT:      {"the port is not allowed", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS:   {"its address is not public", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE:     {"the operator denies its address", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_URL:       {"the URL or its host name is not valid", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS: {
+	failure.Proxy:          {"the egress proxy refused the connection", ""},
+	failure.DeniedScheme:   {weburl.BadScheme, ""},
+	failure.DeniedHost:     {"the operator denies the host", ""},
+	failure.HostNotAllowed: {"the operator does not allow the host", ""},
+	failure.DeniedName:     {"the host name has a single label or a reserved suffix", ""},
+	failure.DeniedPort:     {"the port is not allowed", ""},
+	failure.DeniedAddress:  {"its address is not public", ""},
+	failure.DeniedRange:    {"the operator denies its address", ""},
+	failure.DeniedURL:      {"the URL or its host name is not valid", ""},
+	failure.DeniedCredentials: {
 		"credentials are sent only for wants that the watcher signed", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL: {"no credential is configured for this URL and namespace", ""},
-	v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER:   {"the server asks for a pause (Retry-After)", ""},
-	v1.FailureDetail_FAILURE_DETAIL_NOT_JSON:      {"the body is not JSON", ""},
-	v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE:  {"it cannot be evaluated on this body", ""},
-	v1.FailureDetail_FAILURE_DETAIL_COSTLY:        {"its evaluation takes too much time or memory", ""},
-	v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES: {
+	failure.NoCredential: {"no credential is configured for this URL and namespace", ""},
+	failure.RetryAfter:   {"the server asks for a pause (Retry-After)", ""},
+	failure.NotJSON:      {"the body is not JSON", ""},
+	failure.Inapplicable: {"it cannot be evaluated on this body", ""},
+	failure.Costly:       {"its evaluation takes too much time or memory", ""},
+	failure.NotCertificates: {
 		"it has something other than certificates in PEM and blanks", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE: {"a certificate in it is incomplete or invalid", ""},
-	v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT: {
+	failure.BadCertificate: {"a certificate in it is incomplete or invalid", ""},
+	failure.MessageLimit: {
 		"it does not fit into a NATS message (max_payload)",
 		"the body from %s does not fit into a NATS message (max_payload)",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED: {"connection refused", ""},
-	v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE:           {"no route to the host", ""},
-	v1.FailureDetail_FAILURE_DETAIL_CLOSED:             {"no response", "%s closed the connection without a response"},
-	v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: {
+	failure.ConnectionRefused: {"connection refused", ""},
+	failure.NoRoute:           {"no route to the host", ""},
+	failure.Closed:            {"no response", "%s closed the connection without a response"},
+	failure.CutOff: {
 		"incomplete response", "%s closed the connection before the response was complete",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP: {
+	failure.PlainHTTP: {
 		"plain HTTP", "%s responded by plain HTTP to an https:// URL; " +
 			"write http:// if that is meant (https:// is assumed where no scheme is written)",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: {
+	failure.NotHTTP: {
 		"not valid HTTP (which curl may accept), or more than 64 KiB of headers", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT: {"no connection in time", ""},
-	v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE: {
+	failure.ConnectTimeout: {"no connection in time", ""},
+	failure.DNSUnavailable: {
 		"no DNS server answered", "the DNS lookup of %s failed: no DNS server answered",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP: {
+	failure.BadGzip: {
 		"invalid gzip",
 		"%s announced gzip (Content-Encoding), but the body is not valid gzip; have it fixed, or use another URL",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING: {
+	failure.TransferEncoding: {
 		"an invalid Transfer-Encoding",
 		"%s sent a Transfer-Encoding other than a single chunked, so the end of the body is uncertain; " +
 			"have it fixed, or use another URL, even if curl accepts it",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY: {
+	failure.HTTP2Only: {
 		"no HTTP/1.1", "%s does not speak HTTP/1.1, perhaps only HTTP/2; use the URL of a server that does",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS: {
+	failure.CertificateNameless: {
 		"it has only a common name; have one issued with the host as a subject alternative name", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN: {
+	failure.CertificateChain: {
 		"it is signed by an unknown authority, or the server does not send its intermediate certificate", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE: {
+	failure.ClientCertificate: {
 		"the server asked for a client certificate, and none is configured for this URL and namespace", "",
 	},
-	v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED: {
+	failure.ClientCertificateRefused: {
 		"the server does not accept the client certificate for this URL and namespace", "",
 	},
 }
@@ -432,8 +432,8 @@ func Next(f *v1.Failure, observed time.Time) string {
 	}
 	text := "next try at " + at.UTC().Format("15:04") + " UTC" + asked
 	// Other rejected content is not tried again soon.
-	if f.GetClass() != v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED ||
-		f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY {
+	if f.GetClass() != failure.ContentRejected ||
+		f.GetDetail() == failure.Costly {
 		text = "giving up after " + Attempts(int64(f.GetAttempts())) + "; " + text
 	}
 	if every := f.GetInterval().AsDuration(); every > 0 {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
@@ -183,7 +183,7 @@ func TestEveryDetailHasWords(t *testing.T) {
 	}
 	for n, name := range v1.FailureClass_name {
 		s := sentence.Of(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
-		if !strings.Contains(s, "example.com") || strings.Contains(s, pipeline.Reason(v1.FailureClass(n))) {
+		if !strings.Contains(s, "example.com") || strings.Contains(s, failure.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s has the sentence %q", name, s)
 		}
 	}
@@ -197,7 +197,7 @@ func TestEveryDetailHasWords(t *testing.T) {
 			continue
 		}
 		if _, section, found := strings.Cut(string(page), fmt.Sprintf("\n<a id=%q></a>\n\n## %s. ", cause, cause)); !found ||
-			!strings.Contains(strings.Split(section, "\n## ")[0], pipeline.Reason(v1.FailureClass(n))) {
+			!strings.Contains(strings.Split(section, "\n## ")[0], failure.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s: part %s of why-empty.md does not explain it", name, cause)
 		}
 	}

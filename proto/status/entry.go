@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // maxTextBytes is the maximum length of a text of an entry. URLs and Events are shorter.
@@ -80,7 +79,7 @@ type Explanation struct {
 	// WaitsFor is the obstacle to the next attempt, such as "pause of example.com"; empty if the
 	// attempt only waits for its time.
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Stale reports that the key has been failing for long; see pipeline.FailsForLong.
+	// Stale reports that the key has been failing for long; see failure.FailsForLong.
 	Stale bool `json:"stale,omitempty"`
 	// Rule is the number of the rule that the last response does not meet, from 1 (0: none).
 	Rule uint32 `json:"rule,omitempty"`
@@ -115,9 +114,9 @@ func (e Entry) ByWriter() bool { return e.Failing() && e.Attempts == 0 }
 
 // Refused reports whether the API server or another owner keeps the last body from being written.
 func (e Entry) Refused() bool {
-	switch pipeline.ClassOf(e.Error) {
-	case v1.FailureClass_FAILURE_CLASS_KEY_EXISTS, v1.FailureClass_FAILURE_CLASS_IMMUTABLE,
-		v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, v1.FailureClass_FAILURE_CLASS_WRITE_FAILED:
+	switch failure.ClassOf(e.Error) {
+	case failure.KeyExists, failure.Immutable,
+		failure.BodyTooLarge, failure.WriteFailed:
 		return e.ByWriter()
 	default:
 		return false
@@ -126,7 +125,7 @@ func (e Entry) Refused() bool {
 
 // Mismatched reports whether the last body had another digest than the pinned one.
 func (e Entry) Mismatched() bool {
-	return pipeline.ClassOf(e.Error) == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	return failure.ClassOf(e.Error) == failure.DigestMismatch
 }
 
 // Failing reports whether the last attempt failed.

@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // ErrMalformed means that a value is not a status; treat it as empty.
@@ -149,7 +149,7 @@ func reason(text string) string {
 	if text == "" {
 		return ""
 	}
-	return pipeline.Reason(pipeline.ClassOf(text))
+	return failure.Reason(failure.ClassOf(text))
 }
 
 // parseProblem parses the entry of the object, or returns nil.

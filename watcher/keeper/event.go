@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
@@ -41,7 +41,7 @@ func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 	case is.Status == metav1.ConditionFalse && was.Reason != is.Reason && !stalled:
 		events = append(events, event(p, is.Reason, "Fetch", is.Message, is.Message))
 	case is.Status == metav1.ConditionTrue && was.Status == metav1.ConditionFalse:
-		e := event(p, pipeline.ReasonRecovered, "Fetch", "every source has recovered, after "+was.Message,
+		e := event(p, failure.ReasonRecovered, "Fetch", "every source has recovered, after "+was.Message,
 			was.LastTransitionTime.String())
 		e.Warning = false
 		events = append(events, e)
@@ -91,7 +91,7 @@ func (k *keeper) reportLimit(ctx context.Context, in *plan.Input, m *memory) {
 	if m.repairs.Reported {
 		return
 	}
-	err := k.record(ctx, event(in.Plan, pipeline.ReasonRepairBackOff, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
+	err := k.record(ctx, event(in.Plan, failure.ReasonRepairBackOff, "SlowDown", "ConfigMap "+in.Plan.Target.Name+
 		" keeps being changed"+cmp.Or(by(in), " by somebody else")+"; it is repaired at growing intervals",
 		fmt.Sprint(in.Plan.Generation)))
 	if m.repairs.Reported = err == nil; err != nil {
@@ -105,7 +105,7 @@ func (k *keeper) drifted(ctx context.Context, in *plan.Input) error {
 	if in.Target == nil {
 		note = "ConfigMap " + in.Plan.Target.Name + " was deleted and has been created again"
 	}
-	return k.record(ctx, event(in.Plan, pipeline.ReasonDrifted, "Apply", note, k.clock.Now().String()))
+	return k.record(ctx, event(in.Plan, failure.ReasonDrifted, "Apply", note, k.clock.Now().String()))
 }
 
 // by returns the field manager that changed a ConfigMap, if known.

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -244,10 +245,10 @@ func nextFetch(m pipeline.Message) (NextFetch, error) {
 
 // Reason returns why the last attempt failed, as in Events (empty: it did not fail).
 func (n NextFetch) Reason() string {
-	if n.Due.GetReported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+	if n.Due.GetReported() == failure.Unspecified {
 		return ""
 	}
-	return pipeline.Reason(n.Due.GetReported())
+	return failure.Reason(n.Due.GetReported())
 }
 
 // Dues reads fired timers and replays from a sequence on, like Timers.

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -18,7 +19,7 @@ import (
 type DeadLetterFilter struct {
 	// Reason is the name of a failure class, as in Events.
 	Reason string
-	// Host of the URL as pipeline.HostOf returns it, or an IP address, which DeadLetters compares with the URLs.
+	// Host of the URL as weburl.HostOf returns it, or an IP address, which DeadLetters compares with the URLs.
 	Host string
 	// Namespace, Name and Key of the ConfigMap.
 	Namespace, Name, Key string
@@ -43,7 +44,7 @@ func (d DeadLetterFilter) Exact() bool {
 }
 
 // address reports whether Host is an IP address.
-func (d DeadLetterFilter) address() bool { return pipeline.IsAddress(d.Host) }
+func (d DeadLetterFilter) address() bool { return weburl.IsAddress(d.Host) }
 
 // DeadLetter is a fetch that failed for good, or a message that could not be handled.
 type DeadLetter struct {
@@ -69,7 +70,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 			case d.At.Before(f.Since):
 				return
 			case !f.Until.IsZero() && !d.At.Before(f.Until),
-				f.address() && !pipeline.HostIs(d.Message.GetWant().GetUrl(), f.Host):
+				f.address() && !weburl.HostIs(d.Message.GetWant().GetUrl(), f.Host):
 				continue
 			}
 			if !yield(d, err) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
@@ -78,18 +79,18 @@ var sentences = map[Rule]string{
 
 // details has the failure details of rules. All others have DENIED_URL.
 var details = map[Rule]v1.FailureDetail{
-	RuleScheme:   v1.FailureDetail_FAILURE_DETAIL_DENIED_SCHEME,
-	RuleDenyHost: v1.FailureDetail_FAILURE_DETAIL_DENIED_HOST,
-	RuleOnlyHost: v1.FailureDetail_FAILURE_DETAIL_HOST_NOT_ALLOWED,
-	RuleName:     v1.FailureDetail_FAILURE_DETAIL_DENIED_NAME,
-	RulePort:     v1.FailureDetail_FAILURE_DETAIL_DENIED_PORT,
-	RuleAddress:  v1.FailureDetail_FAILURE_DETAIL_DENIED_ADDRESS,
-	RuleDenyCIDR: v1.FailureDetail_FAILURE_DETAIL_DENIED_RANGE,
+	RuleScheme:   failure.DeniedScheme,
+	RuleDenyHost: failure.DeniedHost,
+	RuleOnlyHost: failure.HostNotAllowed,
+	RuleName:     failure.DeniedName,
+	RulePort:     failure.DeniedPort,
+	RuleAddress:  failure.DeniedAddress,
+	RuleDenyCIDR: failure.DeniedRange,
 }
 
 // Detail returns the rule as a failure detail.
 func (d *DeniedError) Detail() v1.FailureDetail {
-	return cmp.Or(details[d.Rule], v1.FailureDetail_FAILURE_DETAIL_DENIED_URL)
+	return cmp.Or(details[d.Rule], failure.DeniedURL)
 }
 
 // FurtherDetails returns the further rules as failure details.

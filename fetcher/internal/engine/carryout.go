@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -148,7 +149,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 		return false
 	}
 	e.backpressure.accepted(pipeline.Failures, e.deps.Local())
-	e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(d.GetFailure().GetClass())).Inc()
+	e.deps.Metrics.deadLetters.WithLabelValues(failure.Reason(d.GetFailure().GetClass())).Inc()
 	return true
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
@@ -20,7 +22,7 @@ type attemptEnd struct {
 	// response is good. Its body has passed the rules.
 	response *get.Response
 	// failure of the attempt, or the reason for the outcome malformed.
-	failure *failure
+	failure *fetchFailure
 	// parking means that no attempt is possible now.
 	parking *parking
 
@@ -40,8 +42,8 @@ type parking struct {
 	shared get.Request
 }
 
-// failure is the failure of a key.
-type failure struct {
+// fetchFailure is the failure of a key.
+type fetchFailure struct {
 	get.Error
 	// text is a sentence for the log.
 	text string
@@ -54,8 +56,8 @@ type failure struct {
 // reaction is the reaction to the end of an attempt. Engine.carryOut does it.
 type reaction struct {
 	outcome outcome
-	// failure is nil without one.
-	failure *failure
+	// fetchFailure is nil without one.
+	failure *fetchFailure
 	parking parking
 	// wait until the next try of the key, if known.
 	wait time.Duration
@@ -121,7 +123,7 @@ func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, ra
 		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
 			Body: got.Body, Sha256: got.SHA256, Rules: rule.Of(t.want).Digest(), Credential: got.Credential,
 		}}})
-	case t.reported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED:
+	case t.reported() != failure.Unspecified:
 		r.outcome = recovered
 		r.result = t.result(now,
 			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
@@ -138,8 +140,8 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 	// If another fetcher may have worked on the key meanwhile, the writer may drop the result. So the
 	// timer keeps the former digest, and the refresh publishes the body again.
 	if !t.overtaken(now) {
-		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, v1.FailureClass_FAILURE_CLASS_UNSPECIFIED, false, 0
-		due.Detail = v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, failure.Unspecified, false, 0
+		due.Detail = failure.NoDetail
 	}
 	return reaction{timer: due, at: at}
 }
@@ -180,10 +182,10 @@ const (
 )
 
 // afterFailure schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
-func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random float64) reaction {
+func (s *Schedule) afterFailure(t *trigger, f fetchFailure, now time.Time, random float64) reaction {
 	f.RetryAfter = min(f.RetryAfter, s.MaxRetryAfter)
 	attempts, interval, cause := t.due.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
-	givesUp := !pipeline.Retries(f.Failure(), attempts, s.MaxAttempts)
+	givesUp := !failure.Retries(f.Failure(), attempts, s.MaxAttempts)
 	r := reaction{outcome: retry, failure: &f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
 	paused := f.RetryAfter > 0
@@ -226,22 +228,20 @@ func (s *Schedule) afterFailure(t *trigger, f failure, now time.Time, random flo
 	return r
 }
 
-const noCredential = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
-
 // isRepeated reports whether to publish a known failure again: a person requested the fetch, other
 // credentials were sent, the last report is old, or the key has become stale since.
-func (t *trigger) isRepeated(f failure, now time.Time) bool {
+func (t *trigger) isRepeated(f fetchFailure, now time.Time) bool {
 	switch {
 	case t.want.GetCause() == v1.Cause_CAUSE_NOW && t.due.GetReportedAt() == nil, t.due.GetReplayOf() > 0:
 		return true
-	case f.Class == t.reported() && (f.Detail == noCredential) != (t.due.GetDetail() == noCredential):
+	case f.Class == t.reported() && (f.Detail == failure.NoCredential) != (t.due.GetDetail() == failure.NoCredential):
 		return true // a credential was added or removed
 	case f.Class != t.reported() || t.due.GetReportedAt() == nil:
 		return false
 	}
 	since, at := t.failingSince(now), t.due.GetReportedAt().AsTime()
 	return now.Sub(at) >= repeatAfter ||
-		pipeline.FailsForLong(since, t.interval(), now) && !pipeline.FailsForLong(since, t.interval(), at)
+		failure.FailsForLong(since, t.interval(), now) && !failure.FailsForLong(since, t.interval(), at)
 }
 
 // nextDue returns the timer's payload.
@@ -253,7 +253,7 @@ func (t *trigger) nextDue(cause v1.Cause) *v1.Due {
 }
 
 // dueAfterFailure returns the timer's payload after a failure.
-func (t *trigger) dueAfterFailure(f failure, published bool, cause v1.Cause, now time.Time) *v1.Due {
+func (t *trigger) dueAfterFailure(f fetchFailure, published bool, cause v1.Cause, now time.Time) *v1.Due {
 	due := t.nextDue(cause)
 	due.FirstFailedAt, due.Detail, due.Settings = timestamppb.New(t.failingSince(now)), f.Detail, f.Settings
 	forgetValidators(due.GetCached())
@@ -263,7 +263,7 @@ func (t *trigger) dueAfterFailure(f failure, published bool, cause v1.Cause, now
 	if published {
 		due.ReportedAt = timestamppb.New(now)
 	}
-	if published || t.reported() == f.Class || t.reported() == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+	if published || t.reported() == f.Class || t.reported() == failure.Unspecified {
 		due.Reported, due.StatusCode = f.Class, int32(f.StatusCode)
 		due.Withheld = !published && t.reported() != f.Class
 	}
@@ -271,12 +271,12 @@ func (t *trigger) dueAfterFailure(f failure, published bool, cause v1.Cause, now
 }
 
 // failureReport returns a failure as the writer and dead letters get it.
-func (t *trigger) failureReport(f failure, next, now time.Time) *v1.Failure {
+func (t *trigger) failureReport(f fetchFailure, next, now time.Time) *v1.Failure {
 	report := f.Failure()
-	report.Host, report.Attempts, report.Rule = pipeline.HostOf(t.want.GetUrl()), t.due.GetAttempts()+1, f.rule
+	report.Host, report.Attempts, report.Rule = weburl.HostOf(t.want.GetUrl()), t.due.GetAttempts()+1, f.rule
 	report.FirstFailedAt = timestamppb.New(t.failingSince(now))
 	// The watcher publishes an unsigned want again before that.
-	if f.Detail != v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS {
+	if f.Detail != failure.DeniedCredentials {
 		report.NextAt = timestamppb.New(next)
 	}
 	return report
@@ -340,35 +340,35 @@ func forgetValidators(body *v1.Cached) {
 }
 
 // failureOf returns the failure of a GET.
-func failureOf(err error) *failure {
+func failureOf(err error) *fetchFailure {
 	if err, ok := errors.AsType[*get.Error](err); ok {
-		return &failure{Error: *err, text: err.Error()}
+		return &fetchFailure{Error: *err, text: err.Error()}
 	}
 	// Only its own deadline ends the context of a GET.
-	return &failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT}, text: "GET was stopped before it was done",
+	return &fetchFailure{
+		Error: get.Error{Class: failure.Timeout}, text: "GET was stopped before it was done",
 	}
 }
 
-func tooLarge() *failure {
+func tooLarge() *fetchFailure {
 	return failureOf(&get.Error{
-		Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Detail: v1.FailureDetail_FAILURE_DETAIL_MESSAGE_LIMIT,
+		Class: failure.BodyTooLarge, Detail: failure.MessageLimit,
 	})
 }
 
-func mismatched(sha256 string) *failure {
-	return failureOf(&get.Error{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, SHA256: sha256})
+func mismatched(sha256 string) *fetchFailure {
+	return failureOf(&get.Error{Class: failure.DigestMismatch, SHA256: sha256})
 }
 
 // poisoned is the failure of a key whose messages were started too often but never finished.
-func poisoned() *failure {
-	return &failure{
-		Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_POISON},
+func poisoned() *fetchFailure {
+	return &fetchFailure{
+		Error: get.Error{Class: failure.Poison},
 		text:  "message was delivered again and again without being finished",
 	}
 }
 
 // unhandled is the failure of a message that cannot be decoded, or whose outcome the broker rejects.
-func unhandled(text string, why error) *failure {
-	return &failure{Error: get.Error{Class: v1.FailureClass_FAILURE_CLASS_MALFORMED}, text: text, cause: why}
+func unhandled(text string, why error) *fetchFailure {
+	return &fetchFailure{Error: get.Error{Class: failure.Malformed}, text: text, cause: why}
 }

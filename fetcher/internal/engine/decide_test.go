@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -39,7 +40,7 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 			add(true, " in %s", wait)
 		}
 		add(d.GetAttempts() > 0, " after %d", d.GetAttempts())
-		add(d.GetReported() > 0, " %s %d", pipeline.Reason(d.GetReported()), d.GetStatusCode())
+		add(d.GetReported() > 0, " %s %d", failure.Reason(d.GetReported()), d.GetStatusCode())
 		add(d.GetWithheld(), " withheld")
 		add(d.GetReportedAt() != nil, " reported %s ago", noon.Sub(d.GetReportedAt().AsTime()))
 		add(d.GetFirstFailedAt() != nil, " failing for %s", noon.Sub(d.GetFirstFailedAt().AsTime()))
@@ -61,7 +62,7 @@ func summary(t *testing.T, s reaction, interval time.Duration) string {
 	if r := s.result; r != nil {
 		f := r.GetFailure()
 		body := cmp.Or(string(r.GetContent().GetBody()), r.GetUnmodified().GetSha256())
-		text = append(text, cmp.Or(body, pipeline.Reason(f.GetClass())))
+		text = append(text, cmp.Or(body, failure.Reason(f.GetClass())))
 		add(f != nil, " in attempt %d, next in %s", f.GetAttempts(), f.GetNextAt().AsTime().Sub(s.at)+s.wait)
 		add(f.GetGaveUp(), ", gave up")
 		add(f.GetAgain(), ", again")
@@ -82,7 +83,7 @@ func TestDecide(t *testing.T) {
 		if after > 0 {
 			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 		}
-		return attemptEnd{failure: &failure{Error: e}}
+		return attemptEnd{failure: &fetchFailure{Error: e}}
 	}
 	says := func(body string) attemptEnd {
 		v := get.Validators{ETag: `"` + body + `"`}
@@ -180,7 +181,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a withheld failure after a reported one": {
 			interval: minutes, past: failing(0, reported(time.Minute)),
-			end:  attemptEnd{failure: &failure{Error: get.Error{Class: timeout}}},
+			end:  attemptEnd{failure: &fetchFailure{Error: get.Error{Class: timeout}}},
 			want: "retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
@@ -203,7 +204,8 @@ func TestDecide(t *testing.T) {
 				" failing for 16m0s gave up | BadStatus in attempt 1, next in WAIT, gave up, again, read first | dead letter",
 		},
 		"the same after a credential was added": {
-			past: with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = noCredential }), end: status(401, 0),
+			past: with(failing(0, reported(time.Minute)), func(d *v1.Due) { d.Detail = failure.NoCredential }),
+			end:  status(401, 0),
 			want: "gave_up, ack | recheck in 1h0m0s BadStatus 401 reported 0s ago failing for 1m0s gave up" +
 				" | BadStatus in attempt 1, next in 1h0m0s, gave up, again, read first | dead letter",
 		},
@@ -285,6 +287,6 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func failedWith(class v1.FailureClass, code int) *failure {
-	return &failure{Error: get.Error{Class: class, StatusCode: code}}
+func failedWith(class v1.FailureClass, code int) *fetchFailure {
+	return &fetchFailure{Error: get.Error{Class: class, StatusCode: code}}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -106,7 +107,7 @@ func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disp
 // Observe counts dead letters of messages that could not be handled.
 func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	if kept.IsDeadLetter() {
-		e.deps.Metrics.deadLetters.WithLabelValues(pipeline.Reason(pipeline.FailureClass(kept.Err()))).Inc()
+		e.deps.Metrics.deadLetters.WithLabelValues(failure.Reason(pipeline.FailureClass(kept.Err()))).Inc()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -33,7 +34,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(string(deadLetter.GetSnippet())).To(ContainSubstring("secret of the server"))
 		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
-		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", pipeline.HiddenHost, key}))
+		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", weburl.HiddenHost, key}))
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
 		Expect(w.timer().at.Sub(w.clock.Now())).To(Equal(time.Hour))
 		Eventually(w.pending).Should(BeZero())

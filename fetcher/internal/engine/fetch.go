@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
@@ -208,11 +209,11 @@ func observeLoad(ticket *throttle.Ticket, err error) {
 
 // details has the failure details of the causes.
 var details = map[rule.Cause]v1.FailureDetail{
-	rule.NotCertificates: v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES,
-	rule.BadCertificate:  v1.FailureDetail_FAILURE_DETAIL_BAD_CERTIFICATE,
-	rule.NotJSON:         v1.FailureDetail_FAILURE_DETAIL_NOT_JSON,
-	rule.Inapplicable:    v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE,
-	rule.Costly:          v1.FailureDetail_FAILURE_DETAIL_COSTLY,
+	rule.NotCertificates: failure.NotCertificates,
+	rule.BadCertificate:  failure.BadCertificate,
+	rule.NotJSON:         failure.NotJSON,
+	rule.Inapplicable:    failure.Inapplicable,
+	rule.Costly:          failure.Costly,
 }
 
 // applyRules evaluates the rules and the selection of a want on a new body. The response has the selected
@@ -228,8 +229,8 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 	}
 	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {
-		f := &failure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
-		f.Class, f.Detail = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, details[cause]
+		f := &fetchFailure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
+		f.Class, f.Detail = failure.ContentRejected, details[cause]
 		f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
@@ -51,8 +52,8 @@ type Metrics struct {
 // NewMetrics registers the metrics in the set of the fetcher.
 func NewMetrics(set *metric.Set) *Metrics {
 	var failures []string
-	for _, c := range pipeline.GETFailures() {
-		failures = append(failures, pipeline.Reason(c))
+	for _, c := range failure.GETFailures() {
+		failures = append(failures, failure.Reason(c))
 	}
 	var obstacles []string
 	for _, n := range slices.Sorted(maps.Keys(v1.WaitsFor_name))[1:] { // the first is unspecified
@@ -76,10 +77,10 @@ func NewMetrics(set *metric.Set) *Metrics {
 		retries: set.Counter("retries_total", "Retries scheduled after a failure."),
 		deadLetters: set.Counters("dead_letters_total", "Dead letters published, by reason.",
 			metric.Of("reason", append(failures,
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH),
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED),
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_POISON),
-				pipeline.Reason(v1.FailureClass_FAILURE_CLASS_MALFORMED))...)),
+				failure.Reason(failure.DigestMismatch),
+				failure.Reason(failure.ContentRejected),
+				failure.Reason(failure.Poison),
+				failure.Reason(failure.Malformed))...)),
 		deadLettersDropped: set.Counter("dead_letters_dropped_total",
 			"Dead letters dropped because their namespace exceeded its budget or the stream rejected them."),
 		denials: set.Counters("denials_total", "GETs denied by the egress policy, by rule.",
@@ -105,7 +106,7 @@ func (m *Metrics) observeGet(end attemptEnd) {
 		if denied, is := errors.AsType[*egress.DeniedError](&end.failure.Error); is {
 			m.denials.WithLabelValues(string(denied.Rule)).Inc()
 		}
-		m.gets.WithLabelValues(pipeline.Reason(end.failure.Class)).Inc()
+		m.gets.WithLabelValues(failure.Reason(end.failure.Class)).Inc()
 		return
 	}
 	m.gets.WithLabelValues(getOK).Inc()

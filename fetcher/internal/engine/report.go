@@ -14,6 +14,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
@@ -75,13 +77,13 @@ func (e *Engine) report(a *attempt, r reaction) {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
-	line = line.Str("host", pipeline.HostOf(t.want.GetUrl())).Uint32("attempt", t.due.GetAttempts()+1)
+	line = line.Str("host", weburl.HostOf(t.want.GetUrl())).Uint32("attempt", t.due.GetAttempts()+1)
 	line = process.LogCause(line, t.cause).Str("outcome", string(r.outcome))
 	if r.wait > 0 {
 		line = process.LogDuration(line, "next", r.wait)
 	}
 	if f := r.failure; f != nil {
-		line = line.Str("reason", pipeline.Reason(f.Class)).Str("error", f.text)
+		line = line.Str("reason", failure.Reason(f.Class)).Str("error", f.text)
 		if f.StatusCode != 0 {
 			line = line.Int("status", f.StatusCode)
 		}
@@ -139,7 +141,7 @@ func (a *attempt) setSpanOutcome(r reaction) {
 	}
 	switch {
 	case r.failure != nil:
-		tracing.Fail(a.span, pipeline.Reason(r.failure.Class))
+		tracing.Fail(a.span, failure.Reason(r.failure.Class))
 	case r.outcome == postponed:
 		tracing.Fail(a.span, string(postponed))
 	}
@@ -156,7 +158,7 @@ func target(raw string) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodGet,
 		semconv.URLScheme(u.Scheme),
-		semconv.ServerAddress(pipeline.HostOf(raw)),
+		semconv.ServerAddress(weburl.HostOf(raw)),
 		semconv.URLPath(path[:min(len(path), maxPath)]),
 	}
 	if port, err := strconv.Atoi(u.Port()); err == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -98,7 +99,7 @@ func (t *trigger) failingSince(now time.Time) time.Time {
 // reported is the last published failure class.
 func (t *trigger) reported() v1.FailureClass {
 	if t.due.GetWithheld() {
-		return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+		return failure.Unspecified
 	}
 	return t.due.GetReported()
 }

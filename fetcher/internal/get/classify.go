@@ -17,8 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
 
@@ -76,7 +77,7 @@ func (e *Error) Failure() *v1.Failure {
 func (e *Error) Error() string {
 	host := e.Host
 	if _, err := netip.ParseAddr(host); err == nil {
-		host = pipeline.HiddenHost
+		host = weburl.HiddenHost
 	} else if host == "" {
 		host = "the host of the URL"
 	}
@@ -89,25 +90,15 @@ func (e *Error) Unwrap() error { return e.cause }
 
 // Failures that this package detects itself.
 var (
-	errDowngrade   = newError(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_DOWNGRADE)
-	errRedirects   = newError(tooManyRedirects, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LIMIT)
-	errCoding      = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_CONTENT_ENCODING)
-	errGzip        = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_BAD_GZIP)
-	errHTTP2       = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY)
-	errNotHTTP     = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP)
-	errLocation    = newError(badResponse, v1.FailureDetail_FAILURE_DETAIL_REDIRECT_LOCATION)
-	errProxyFailed = newError(connectFailed, v1.FailureDetail_FAILURE_DETAIL_PROXY)
-	errUntrusted   = newError(addressDenied, v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS)
-)
-
-// Classes of failures that have several causes.
-const (
-	tooManyRedirects = v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS
-	badResponse      = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
-	connectFailed    = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
-	addressDenied    = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
-	tlsFailed        = v1.FailureClass_FAILURE_CLASS_TLS_FAILED
-	dnsFailed        = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
+	errDowngrade   = newError(failure.TooManyRedirects, failure.RedirectDowngrade)
+	errRedirects   = newError(failure.TooManyRedirects, failure.RedirectLimit)
+	errCoding      = newError(failure.BadResponse, failure.ContentEncoding)
+	errGzip        = newError(failure.BadResponse, failure.BadGzip)
+	errHTTP2       = newError(failure.BadResponse, failure.HTTP2Only)
+	errNotHTTP     = newError(failure.BadResponse, failure.NotHTTP)
+	errLocation    = newError(failure.BadResponse, failure.RedirectLocation)
+	errProxyFailed = newError(failure.ConnectFailed, failure.Proxy)
+	errUntrusted   = newError(failure.AddressDenied, failure.DeniedCredentials)
 )
 
 func newError(class v1.FailureClass, detail v1.FailureDetail) *Error {
@@ -115,11 +106,11 @@ func newError(class v1.FailureClass, detail v1.FailureDetail) *Error {
 }
 
 func (x *exchange) errStatus(r rejection) *Error {
-	e := &Error{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS}
+	e := &Error{Class: failure.BadStatus}
 	switch {
 	case r.retryAfter > 0 && asksForPause(r.status):
-		e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
-	case x.hop.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE &&
+		e.Detail = failure.RetryAfter
+	case x.hop.asked == failure.ClientCertificate &&
 		slices.Contains([]int{400, 401, 403, 495, 496}, r.status): // nginx has 400, and 495 and 496 within
 		e.Detail = x.hop.asked
 	}
@@ -127,11 +118,11 @@ func (x *exchange) errStatus(r rejection) *Error {
 }
 
 func errTimeout(limit time.Duration) *Error {
-	return &Error{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, TimeLimit: limit}
+	return &Error{Class: failure.Timeout, TimeLimit: limit}
 }
 
 func errTooLarge(limit int64) *Error {
-	return &Error{Class: v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, Limit: limit}
+	return &Error{Class: failure.BodyTooLarge, Limit: limit}
 }
 
 // handshakeError marks an error of a TLS handshake.
@@ -159,25 +150,25 @@ func (x *exchange) classify(cause error) Error {
 	case errors.As(cause, &own):
 		return *own
 	case errors.As(cause, &denied):
-		return Error{Class: addressDenied, Detail: denied.Detail(), Further: denied.FurtherDetails()}
+		return Error{Class: failure.AddressDenied, Detail: denied.Detail(), Further: denied.FurtherDetails()}
 	case errors.As(cause, &dns) && (dns.IsNotFound || !dns.IsTimeout && !dns.IsTemporary):
-		return Error{Class: dnsFailed}
+		return Error{Class: failure.DNSFailed}
 	case errors.As(cause, &dns):
-		return Error{Class: dnsFailed, Detail: v1.FailureDetail_FAILURE_DETAIL_DNS_UNAVAILABLE}
+		return Error{Class: failure.DNSFailed, Detail: failure.DNSUnavailable}
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
 	case !x.hop.responded && x.hop.wantsCertificate(cause):
-		return Error{Class: tlsFailed, Detail: x.hop.asked}
+		return Error{Class: failure.TLSFailed, Detail: x.hop.asked}
 	case !x.hop.responded && isTLS(cause):
-		return Error{Class: tlsFailed, Detail: tlsDetail(cause)}
+		return Error{Class: failure.TLSFailed, Detail: tlsDetail(cause)}
 	case !x.hop.responded:
-		return Error{Class: connectFailed, Detail: connectDetail(cause)}
+		return Error{Class: failure.ConnectFailed, Detail: connectDetail(cause)}
 	case isCut(cause), x.hop.wire.err != nil:
-		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_CUT_OFF}
+		return Error{Class: failure.BadResponse, Detail: failure.CutOff}
 	case strings.Contains(cause.Error(), " transfer encoding"): // net/http exports no type
-		return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_TRANSFER_ENCODING}
+		return Error{Class: failure.BadResponse, Detail: failure.TransferEncoding}
 	}
-	return Error{Class: badResponse, Detail: v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP}
+	return Error{Class: failure.BadResponse, Detail: failure.NotHTTP}
 }
 
 // timedOut returns the failure for the time limit of a dial or of the headers.
@@ -185,7 +176,7 @@ func (x *exchange) timedOut(cause error) Error {
 	var operation *net.OpError
 	if errors.As(cause, &operation) && operation.Op == "dial" {
 		e := errTimeout(x.client.deps.Gate.DialTimeout())
-		e.Detail = v1.FailureDetail_FAILURE_DETAIL_CONNECT_TIMEOUT
+		e.Detail = failure.ConnectTimeout
 		return *e
 	}
 	return *errTimeout(x.client.cfg.HeaderTimeout)
@@ -196,13 +187,13 @@ func connectDetail(err error) v1.FailureDetail {
 	var operation *net.OpError
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return v1.FailureDetail_FAILURE_DETAIL_CONNECTION_REFUSED
+		return failure.ConnectionRefused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return v1.FailureDetail_FAILURE_DETAIL_NO_ROUTE
+		return failure.NoRoute
 	case errors.As(err, &operation) && operation.Op == "dial", errors.Is(err, egress.ErrUnreachable):
-		return v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED
+		return failure.NoDetail
 	}
-	return v1.FailureDetail_FAILURE_DETAIL_CLOSED
+	return failure.Closed
 }
 
 func isTLS(err error) bool {
@@ -236,24 +227,24 @@ func tlsDetail(err error) v1.FailureDetail {
 	selfIssued := func(c *x509.Certificate) bool { return bytes.Equal(c.RawIssuer, c.RawSubject) }
 	switch {
 	case alert(err) == noApplicationProtocol:
-		return v1.FailureDetail_FAILURE_DETAIL_HTTP2_ONLY
+		return failure.HTTP2Only
 	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
-		return v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP
+		return failure.PlainHTTP
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_TIME
+		return failure.CertificateTime
 	case errors.As(err, &hostname) && isNameless(hostname.Certificate):
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_NAMELESS
+		return failure.CertificateNameless
 	case errors.As(err, &hostname):
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_HOST
+		return failure.CertificateHost
 	case errors.As(err, &authority) && errors.As(err, &certificate) &&
 		!slices.ContainsFunc(certificate.UnverifiedCertificates, selfIssued):
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_CHAIN
+		return failure.CertificateChain
 	case errors.As(err, &authority):
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_AUTHORITY
+		return failure.CertificateAuthority
 	case errors.As(err, &certificate), errors.As(err, &invalid):
-		return v1.FailureDetail_FAILURE_DETAIL_CERTIFICATE_INVALID
+		return failure.CertificateInvalid
 	}
-	return v1.FailureDetail_FAILURE_DETAIL_HANDSHAKE
+	return failure.Handshake
 }
 
 // isNameless reports whether a certificate has no subject alternative name.

@@ -13,6 +13,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 var _ = Describe("a client", func() {
@@ -85,7 +86,7 @@ var _ = Describe("a request", func() {
 		func(ctx SpecContext, raw, failureHost, text string) {
 			err := errorOf(client.Do(ctx, get.Request{URL: raw}))
 			Expect(err.Host).To(Equal(failureHost))
-			Expect(err.Class).To(Equal(addressDenied))
+			Expect(err.Class).To(Equal(failure.AddressDenied))
 			Expect(err).To(MatchError(egress.ErrDenied))
 			Expect(err).To(MatchError(text))
 		},
@@ -108,7 +109,7 @@ var _ = Describe("a request", func() {
 		client = newClientOf(gate, get.Deps{})
 
 		err := errorOf(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
-		Expect(err.Class).To(Equal(dnsFailed))
+		Expect(err.Class).To(Equal(failure.DNSFailed))
 		Expect(err).To(MatchError("data.example.com was not found in DNS"))
 	})
 
@@ -118,7 +119,7 @@ var _ = Describe("a request", func() {
 		Expect(listener.Close()).To(Succeed())
 
 		err := errorOf(client.Do(ctx, get.Request{URL: urlOf(port, "/")}))
-		Expect(err.Class).To(Equal(connectFailed))
+		Expect(err.Class).To(Equal(failure.ConnectFailed))
 		Expect(err).To(MatchError("could not connect to data.example.com: connection refused"))
 	})
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
@@ -89,7 +90,7 @@ func (c *Client) replace(ctx context.Context, rejected credentials) (credentials
 
 func noToken(e *headerEntry, cause error) *Error {
 	return &Error{
-		Class: v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED, Credential: e.OAuth2.host,
+		Class: failure.CredentialsFailed, Credential: e.OAuth2.host,
 		cause: cause,
 	}
 }
@@ -98,8 +99,8 @@ func noToken(e *headerEntry, cause error) *Error {
 func (c credentials) explain(e *Error, likely bool) *Error {
 	if c.sends() {
 		e.Credential = c.entry.Source
-	} else if likely && e.Detail == v1.FailureDetail_FAILURE_DETAIL_UNSPECIFIED {
-		e.Detail = v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL
+	} else if likely && e.Detail == failure.NoDetail {
+		e.Detail = failure.NoCredential
 	}
 	return e
 }
@@ -113,7 +114,7 @@ func (c *Client) Credential(namespace, raw string) string {
 	if e := c.Resolve(Request{URL: raw, Namespace: namespace}).grants.find(u); e != nil && e.sendsCredential() {
 		return "the credential of " + e.Source + " is sent"
 	}
-	return sentence.Detail(&v1.Failure{Detail: v1.FailureDetail_FAILURE_DETAIL_NO_CREDENTIAL})
+	return sentence.Detail(&v1.Failure{Detail: failure.NoCredential})
 }
 
 // maxToken is the maximum size of a token, in bytes.

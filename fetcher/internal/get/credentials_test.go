@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 )
 
@@ -243,19 +244,19 @@ var _ = Describe("the credentials of teams", func() {
 
 	It("are sent only with requests of their namespace, once they exist", func(ctx SpecContext) {
 		client, reload = newReloading(get.Deps{})
-		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed), "the authority is unknown")
+		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(failure.TLSFailed), "the authority is unknown")
 		put(entry("team-a", "rules", "a"), entry("team-b", "rules", "b"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("a"))
 		Expect(sent(ctx, in("team-b", "/v1/x"))).To(Equal("b"))
 		for _, r := range []get.Request{in("team-c", "/v1"), in("team-a", "/"), in("", "/v1")} {
-			Expect(errorOf(client.Do(ctx, r)).Class).To(Equal(tlsFailed))
+			Expect(errorOf(client.Do(ctx, r)).Class).To(Equal(failure.TLSFailed))
 		}
 		By("changing and removing them")
 		put(entry("team-a", "rules", "new"))
 		Expect(sent(ctx, in("team-a", "/v1"))).To(Equal("new"))
-		Expect(errorOf(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/v1"))).Class).To(Equal(failure.TLSFailed))
 		put()
-		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-a", "/v1"))).Class).To(Equal(failure.TLSFailed))
 	})
 
 	It("come after the entries of the header file, and failures name their Secret", func(ctx SpecContext) {

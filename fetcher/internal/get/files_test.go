@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 var _ = Describe("the files of an entry", func() {
@@ -70,7 +71,7 @@ var _ = Describe("the files of an entry", func() {
 		put("headers.yaml", fmt.Sprintf("- {host: %s, ports: [%d], namespaces: [team-a], caFile: ca.crt}\n", host, port))
 		Expect(reload()).To(Succeed())
 		do(ctx, client, in("team-a", "/"))
-		Expect(errorOf(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(tlsFailed))
+		Expect(errorOf(client.Do(ctx, in("team-b", "/"))).Class).To(Equal(failure.TLSFailed))
 	})
 
 	It("are read again when they change, under load, without a failed fetch", func(ctx SpecContext) {

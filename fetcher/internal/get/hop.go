@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -74,7 +75,7 @@ func (h *hop) trace() *httptrace.ClientTrace {
 // wantsCertificate reports whether a connection without a response ended because the server asked for
 // another client certificate than it got. Not every server sends an alert.
 func (h *hop) wantsCertificate(cause error) bool {
-	return h.asked == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE || h.asked != 0 && alert(cause) != ""
+	return h.asked == failure.ClientCertificate || h.asked != 0 && alert(cause) != ""
 }
 
 type hopKey struct{}

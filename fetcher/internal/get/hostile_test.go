@@ -27,6 +27,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 var _ = Describe("the client", func() {
@@ -141,7 +142,7 @@ var plainSentence = regexp.MustCompile(`^[ A-Za-z0-9:,/()-]*\bdata\.example\.com
 
 // check compares the outcome of one GET with the expectation.
 func (h hostile) check(port int, response get.Response, err error) error {
-	if h.class == well {
+	if h.class == failure.Unspecified {
 		digest := sha256.Sum256([]byte(h.body))
 		switch {
 		case err != nil:
@@ -204,25 +205,25 @@ func hostileBodies() []hostile {
 		serves("limit exactly", full, say(ok+length(limit)+full)),
 		serves("limit exactly, chunked", full, say(chunked+chunk(full)+"0\r\n\r\n")),
 		serves("limit exactly, until close", full, say(ok+"Connection: close\r\n\r\n"+full)),
-		fails("limit plus one", bodyTooLarge, 0, say(ok+length(limit+1)+full+"x")),
-		fails("limit plus one, chunked", bodyTooLarge, 0, say(chunked+chunk(full+"x")+"0\r\n\r\n")),
-		fails("limit plus one, until close", bodyTooLarge, 0, say(ok+"Connection: close\r\n\r\n"+full+"x")),
-		fails("endless body, fast", bodyTooLarge, 0, repeat(ok+"\r\n", secret)),
-		fails("endless chunks, fast", bodyTooLarge, 0, repeat(chunked, chunk(secret))),
-		fails("endless body, slow", timedOut, 0, slowly(ok+"\r\n")),
-		fails("truncated body", badResponse, 0, say(ok+length(100)+secret)),
-		fails("truncated chunk", badResponse, 0, say(chunked+"64\r\n"+secret)),
-		fails("truncated chunks", badResponse, 0, say(chunked+chunk(secret))),
-		fails("truncated trailer", badResponse, 0, say(chunked+chunk(secret)+"0\r\nX-Tra")),
-		fails("invalid chunk size", badResponse, 0, sayAndHold(chunked+secret+"\r\n")),
-		fails("chunk size of 2^64", badResponse, 0, say(chunked+"10000000000000000\r\n"+secret)),
-		fails("chunk-extension flood", badResponse, 0, repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n")),
-		fails("endless chunk extension", badResponse, 0, repeat(chunked+"1;", secret)),
-		fails("trailer flood", badResponse, 0, repeat(chunked+chunk("x")+"0\r\n", "X-Trailer: "+secret+"\r\n")),
+		fails("limit plus one", failure.BodyTooLarge, 0, say(ok+length(limit+1)+full+"x")),
+		fails("limit plus one, chunked", failure.BodyTooLarge, 0, say(chunked+chunk(full+"x")+"0\r\n\r\n")),
+		fails("limit plus one, until close", failure.BodyTooLarge, 0, say(ok+"Connection: close\r\n\r\n"+full+"x")),
+		fails("endless body, fast", failure.BodyTooLarge, 0, repeat(ok+"\r\n", secret)),
+		fails("endless chunks, fast", failure.BodyTooLarge, 0, repeat(chunked, chunk(secret))),
+		fails("endless body, slow", failure.Timeout, 0, slowly(ok+"\r\n")),
+		fails("truncated body", failure.BadResponse, 0, say(ok+length(100)+secret)),
+		fails("truncated chunk", failure.BadResponse, 0, say(chunked+"64\r\n"+secret)),
+		fails("truncated chunks", failure.BadResponse, 0, say(chunked+chunk(secret))),
+		fails("truncated trailer", failure.BadResponse, 0, say(chunked+chunk(secret)+"0\r\nX-Tra")),
+		fails("invalid chunk size", failure.BadResponse, 0, sayAndHold(chunked+secret+"\r\n")),
+		fails("chunk size of 2^64", failure.BadResponse, 0, say(chunked+"10000000000000000\r\n"+secret)),
+		fails("chunk-extension flood", failure.BadResponse, 0, repeat(chunked, "1;"+strings.Repeat("e", 2000)+"\r\nx\r\n")),
+		fails("endless chunk extension", failure.BadResponse, 0, repeat(chunked+"1;", secret)),
+		fails("trailer flood", failure.BadResponse, 0, repeat(chunked+chunk("x")+"0\r\n", "X-Trailer: "+secret+"\r\n")),
 		serves("invalid UTF-8, NUL and escape bytes", odd, say(ok+length(len(odd))+odd)),
-		fails("gzip bomb", bodyTooLarge, 0, say(ok+"Content-Encoding: gzip\r\n"+length(len(bomb()))+bomb())),
+		fails("gzip bomb", failure.BodyTooLarge, 0, say(ok+"Content-Encoding: gzip\r\n"+length(len(bomb()))+bomb())),
 		serves("undeclared gzip bomb", bomb(), say(ok+length(len(bomb()))+bomb())),
-		fails("gzip as transfer coding", badResponse, 0,
+		fails("gzip as transfer coding", failure.BadResponse, 0,
 			say(ok+"Transfer-Encoding: gzip, chunked\r\n\r\n"+chunk(bomb())+"0\r\n\r\n")),
 		serves("pipelined second response", "hello",
 			say(ok+length(5)+"hello"+ok+length(len(secret))+secret)),
@@ -231,42 +232,42 @@ func hostileBodies() []hostile {
 
 func hostileLengths() []hostile {
 	return []hostile{
-		fails("huge Content-Length", bodyTooLarge, 0,
+		fails("huge Content-Length", failure.BodyTooLarge, 0,
 			sayAndHold(ok+"Content-Length: 9223372036854775807\r\n\r\nx")),
-		fails("Content-Length beyond 64 bits", badResponse, 0,
+		fails("Content-Length beyond 64 bits", failure.BadResponse, 0,
 			sayAndHold(ok+"Content-Length: 99999999999999999999\r\n\r\nx")),
-		fails("negative Content-Length", badResponse, 0, sayAndHold(ok+"Content-Length: -1\r\n\r\nx")),
-		fails("Content-Length with a sign", badResponse, 0, sayAndHold(ok+"Content-Length: +5\r\n\r\nhello")),
-		fails("empty Content-Length", badResponse, 0, sayAndHold(ok+"Content-Length: \r\n\r\nx")),
-		fails("conflicting Content-Lengths", badResponse, 0,
+		fails("negative Content-Length", failure.BadResponse, 0, sayAndHold(ok+"Content-Length: -1\r\n\r\nx")),
+		fails("Content-Length with a sign", failure.BadResponse, 0, sayAndHold(ok+"Content-Length: +5\r\n\r\nhello")),
+		fails("empty Content-Length", failure.BadResponse, 0, sayAndHold(ok+"Content-Length: \r\n\r\nx")),
+		fails("conflicting Content-Lengths", failure.BadResponse, 0,
 			sayAndHold(ok+"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!")),
 	}
 }
 
 func hostileHeaders() []hostile {
 	return []hostile{
-		fails("one header of 2 MiB", badResponse, 0, repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20))),
+		fails("one header of 2 MiB", failure.BadResponse, 0, repeat(ok+"X-Big: ", strings.Repeat("x", 2<<20))),
 		serves("headers below the limit", "x",
 			say(ok+"X-Big: "+strings.Repeat("x", 60<<10)+"\r\n"+length(1)+"x")),
-		fails("headers above the limit", badResponse, 0,
+		fails("headers above the limit", failure.BadResponse, 0,
 			say(ok+"X-Big: "+strings.Repeat("x", 66<<10)+"\r\n"+length(1)+"x")),
-		fails("endless small headers", badResponse, 0, repeat(ok, "X-Small: "+secret+"\r\n")),
-		fails("endless folded header", badResponse, 0, repeat(ok, " "+secret+"\r\n")),
-		fails("endless 103s", badResponse, 0, repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n")),
-		fails("endless 100s", badResponse, 0, repeat("", "HTTP/1.1 100 Continue\r\n\r\n")),
-		fails("slow 103s", timedOut, 0, slowly("HTTP/1.1 103 Early Hints\r\n")),
-		fails("endless status line", badResponse, 0, repeat("HTTP/1.1 200 ", secret)),
-		fails("header without a colon", badResponse, 0, say("HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\nx")),
-		fails("header with a NUL", badResponse, 0, say("HTTP/1.1 200 OK\r\nX-\x00: "+secret+"\r\n\r\nx")),
-		fails("not HTTP", badResponse, 0, say("220 "+secret+" ESMTP\r\n")),
-		fails("HTTP/0.9", badResponse, 0, say("<html>\n"+secret+"</html>")),
-		fails("close in the status line", badResponse, 0, say("HTTP/1.1 2")),
+		fails("endless small headers", failure.BadResponse, 0, repeat(ok, "X-Small: "+secret+"\r\n")),
+		fails("endless folded header", failure.BadResponse, 0, repeat(ok, " "+secret+"\r\n")),
+		fails("endless 103s", failure.BadResponse, 0, repeat("", "HTTP/1.1 103 Early Hints\r\nLink: <"+secret+">\r\n\r\n")),
+		fails("endless 100s", failure.BadResponse, 0, repeat("", "HTTP/1.1 100 Continue\r\n\r\n")),
+		fails("slow 103s", failure.Timeout, 0, slowly("HTTP/1.1 103 Early Hints\r\n")),
+		fails("endless status line", failure.BadResponse, 0, repeat("HTTP/1.1 200 ", secret)),
+		fails("header without a colon", failure.BadResponse, 0, say("HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\nx")),
+		fails("header with a NUL", failure.BadResponse, 0, say("HTTP/1.1 200 OK\r\nX-\x00: "+secret+"\r\n\r\nx")),
+		fails("not HTTP", failure.BadResponse, 0, say("220 "+secret+" ESMTP\r\n")),
+		fails("HTTP/0.9", failure.BadResponse, 0, say("<html>\n"+secret+"</html>")),
+		fails("close in the status line", failure.BadResponse, 0, say("HTTP/1.1 2")),
 		serves("HTTP/2.0 in text", "x", say("HTTP/2.0 200 OK\r\n"+length(1)+"x")),
 		serves("HTTP/1.0 with chunks", "hello",
 			say("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk(""))),
 		serves("HTTP/1.0 with a length", "hello", say("HTTP/1.0 200 OK\r\n"+length(5)+"hello and more")),
 		serves("HTTP/1.0 until close", "hello", say("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhello")),
-		fails("invalid status", badResponse, 0, say("HTTP/1.1 2x0 OK\r\n"+length(1)+"x")),
+		fails("invalid status", failure.BadResponse, 0, say("HTTP/1.1 2x0 OK\r\n"+length(1)+"x")),
 	}
 }
 
@@ -281,77 +282,63 @@ func hostileStatuses() []hostile {
 		if status == 101 || status == 204 || status == 304 {
 			body = "\r\n"
 		}
-		all = append(all, fails(fmt.Sprint("status ", status), badStatus, status, say(text+body)))
+		all = append(all, fails(fmt.Sprint("status ", status), failure.BadStatus, status, say(text+body)))
 	}
 	return append(all,
-		fails("404 with an endless body", badStatus, 404, repeat("HTTP/1.1 404 No\r\n\r\n", secret)),
-		fails("500 without its body", badStatus, 500, sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
-		fails("500 with a broken body", badStatus, 500,
+		fails("404 with an endless body", failure.BadStatus, 404, repeat("HTTP/1.1 404 No\r\n\r\n", secret)),
+		fails("500 without its body", failure.BadStatus, 500, sayAndHold("HTTP/1.1 500 No\r\n"+length(100))),
+		fails("500 with a broken body", failure.BadStatus, 500,
 			say("HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\nzz")),
-		fails("503 with gzip", badStatus, 503,
+		fails("503 with gzip", failure.BadStatus, 503,
 			say("HTTP/1.1 503 No\r\nContent-Encoding: gzip\r\n"+length(4)+"\x1f\x8b\x08\x00")),
-		fails("101 with endless data", badStatus, 101,
+		fails("101 with endless data", failure.BadStatus, 101,
 			repeat("HTTP/1.1 101 Yes\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", secret)),
 	)
 }
 
 func hostileRedirects() []hostile {
 	return []hostile{
-		fails("redirect to self", tooManyRedirects, 302, redirectTo("/"+secret)),
-		fails("redirect to a denied address", addressDenied, 0, redirectTo("http://127.0.0.2/")),
-		fails("redirect to the metadata service", addressDenied, 0,
+		fails("redirect to self", failure.TooManyRedirects, 302, redirectTo("/"+secret)),
+		fails("redirect to a denied address", failure.AddressDenied, 0, redirectTo("http://127.0.0.2/")),
+		fails("redirect to the metadata service", failure.AddressDenied, 0,
 			redirectTo("http://169.254.169.254/latest/meta-data/")),
-		fails("redirect to an odd spelling of it", addressDenied, 0, redirectTo("http://0xa9fea9fe/")),
-		fails("redirect to file:", addressDenied, 0, redirectTo("file:///etc/passwd")),
-		fails("redirect to data:", addressDenied, 0, redirectTo("data:text/plain,"+secret)),
-		fails("redirect with credentials", addressDenied, 0,
+		fails("redirect to an odd spelling of it", failure.AddressDenied, 0, redirectTo("http://0xa9fea9fe/")),
+		fails("redirect to file:", failure.AddressDenied, 0, redirectTo("file:///etc/passwd")),
+		fails("redirect to data:", failure.AddressDenied, 0, redirectTo("data:text/plain,"+secret)),
+		fails("redirect with credentials", failure.AddressDenied, 0,
 			redirectTo("http://"+secret+":pw@data.example.com/")),
-		fails("redirect without Location", badResponse, 302, say("HTTP/1.1 302 Found\r\n"+length(0))),
-		fails("redirect with an empty Location", badResponse, 302, redirectTo("")),
-		fails("redirect with a broken Location", badResponse, 302, redirectTo("http://["+secret+"/")),
-		fails("redirect with a broken port", badResponse, 302, redirectTo("http://data.example.com:x/")),
-		fails("redirect to port 22", addressDenied, 0, redirectTo("http://93.184.216.34:22/")),
-		fails("redirect to an endless URL", badResponse, 302, redirectTo("/"+strings.Repeat("x", 30_000))),
-		fails("redirect without its body", tooManyRedirects, 302,
+		fails("redirect without Location", failure.BadResponse, 302, say("HTTP/1.1 302 Found\r\n"+length(0))),
+		fails("redirect with an empty Location", failure.BadResponse, 302, redirectTo("")),
+		fails("redirect with a broken Location", failure.BadResponse, 302, redirectTo("http://["+secret+"/")),
+		fails("redirect with a broken port", failure.BadResponse, 302, redirectTo("http://data.example.com:x/")),
+		fails("redirect to port 22", failure.AddressDenied, 0, redirectTo("http://93.184.216.34:22/")),
+		fails("redirect to an endless URL", failure.BadResponse, 302, redirectTo("/"+strings.Repeat("x", 30_000))),
+		fails("redirect without its body", failure.TooManyRedirects, 302,
 			sayAndHold("HTTP/1.1 302 Found\r\nLocation: /"+secret+"\r\n"+length(100))),
 	}
 }
 
 func hostileConnections() []hostile {
 	return []hostile{
-		fails("close at once", connectFailed, 0, func(context.Context, net.Conn) {}),
-		fails("close after the request", connectFailed, 0, say("")),
-		fails("close in the headers", badResponse, 0, say(ok)),
-		fails("close in a header", badResponse, 0, say("HTTP/1.1 200 OK\r\nX-Te")),
-		fails("reset at once", connectFailed, 0, reset("")),
-		fails("reset in mid-body", badResponse, 0, reset(ok+length(100)+secret)),
-		fails("silence after accept", timedOut, 0, hold),
-		fails("silence after the request", timedOut, 0, sayAndHold("")),
-		fails("silence in the headers", timedOut, 0, sayAndHold("HTTP/1.1 200 OK\r\nX-Te")),
-		fails("silence after the headers", timedOut, 0, sayAndHold(ok+length(100))),
-		fails("silence in the body", timedOut, 0, sayAndHold(ok+length(100)+secret)),
-		fails("speaks first", badResponse, 0, sendFirst("SSH-2.0-"+secret+"\r\n")),
+		fails("close at once", failure.ConnectFailed, 0, func(context.Context, net.Conn) {}),
+		fails("close after the request", failure.ConnectFailed, 0, say("")),
+		fails("close in the headers", failure.BadResponse, 0, say(ok)),
+		fails("close in a header", failure.BadResponse, 0, say("HTTP/1.1 200 OK\r\nX-Te")),
+		fails("reset at once", failure.ConnectFailed, 0, reset("")),
+		fails("reset in mid-body", failure.BadResponse, 0, reset(ok+length(100)+secret)),
+		fails("silence after accept", failure.Timeout, 0, hold),
+		fails("silence after the request", failure.Timeout, 0, sayAndHold("")),
+		fails("silence in the headers", failure.Timeout, 0, sayAndHold("HTTP/1.1 200 OK\r\nX-Te")),
+		fails("silence after the headers", failure.Timeout, 0, sayAndHold(ok+length(100))),
+		fails("silence in the body", failure.Timeout, 0, sayAndHold(ok+length(100)+secret)),
+		fails("speaks first", failure.BadResponse, 0, sendFirst("SSH-2.0-"+secret+"\r\n")),
 		serves("answers first", "hello", sendFirst(ok+"Connection: close\r\n"+length(5)+"hello")),
-		fails("h2 settings and GOAWAY", badResponse, 0, sendFirst(h2Settings+h2GoAway)),
-		fails("h2 REFUSED_STREAM", badResponse, 0, sendFirst(h2Settings+h2Refused)),
-		fails("h2 PING flood", badResponse, 0, flood(h2Settings, h2Ping)),
-		fails("h2 empty DATA flood", badResponse, 0, flood(h2Settings, h2EmptyData)),
+		fails("h2 settings and GOAWAY", failure.BadResponse, 0, sendFirst(h2Settings+h2GoAway)),
+		fails("h2 REFUSED_STREAM", failure.BadResponse, 0, sendFirst(h2Settings+h2Refused)),
+		fails("h2 PING flood", failure.BadResponse, 0, flood(h2Settings, h2Ping)),
+		fails("h2 empty DATA flood", failure.BadResponse, 0, flood(h2Settings, h2EmptyData)),
 	}
 }
-
-// Short names of the classes.
-const (
-	well             = v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
-	addressDenied    = v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED
-	dnsFailed        = v1.FailureClass_FAILURE_CLASS_DNS_FAILED
-	connectFailed    = v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED
-	tlsFailed        = v1.FailureClass_FAILURE_CLASS_TLS_FAILED
-	timedOut         = v1.FailureClass_FAILURE_CLASS_TIMEOUT
-	tooManyRedirects = v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS
-	badStatus        = v1.FailureClass_FAILURE_CLASS_BAD_STATUS
-	bodyTooLarge     = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
-	badResponse      = v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE
-)
 
 // limit is the body limit of the specs.
 const limit = 100_000

@@ -14,6 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 var _ = Describe("an egress proxy", func() {
@@ -54,7 +55,7 @@ var _ = Describe("an egress proxy", func() {
 	DescribeTable("receives nothing that the policy denies:",
 		func(ctx SpecContext, raw string, addrs ...string) {
 			client := newProxied(map[string][]string{"bad.example.com": addrs})
-			Expect(errorOf(client.Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
+			Expect(errorOf(client.Do(ctx, get.Request{URL: raw})).Class).To(Equal(failure.AddressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 		Entry("a private name", "http://bad.example.com/", "10.0.0.1"),
@@ -69,7 +70,7 @@ var _ = Describe("an egress proxy", func() {
 		func(ctx SpecContext, spoil func(), raw string) {
 			spoil()
 			err := errorOf(newProxied(nil).Do(ctx, get.Request{URL: raw}))
-			Expect(err.Class).To(Equal(connectFailed))
+			Expect(err.Class).To(Equal(failure.ConnectFailed))
 			Expect(err).To(MatchError("could not connect to data.example.com: the egress proxy refused the connection"))
 		},
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
@@ -100,11 +101,11 @@ var _ = Describe("an egress proxy", func() {
 			response := suitetest.Must(client.Do(ctx, get.Request{URL: "http://data.example.com/"}))
 			Expect(string(response.Body)).To(Equal("by proxy"))
 			Expect(errorOf(client.Do(ctx, get.Request{URL: "http://data.corp.example/"})).Class).
-				To(Equal(dnsFailed), "direct hosts are looked up here")
+				To(Equal(failure.DNSFailed), "direct hosts are looked up here")
 		})
 
 		DescribeTable("gets nothing that the policy denies by its text:", func(ctx SpecContext, raw string) {
-			Expect(errorOf(newProxied(nil).Do(ctx, get.Request{URL: raw})).Class).To(Equal(addressDenied))
+			Expect(errorOf(newProxied(nil).Do(ctx, get.Request{URL: raw})).Class).To(Equal(failure.AddressDenied))
 			Expect(seen.requests()).To(BeEmpty())
 		},
 			Entry("an address", "http://10.0.0.1/"),

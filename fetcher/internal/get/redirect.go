@@ -79,7 +79,7 @@ func sameOrigin(from, to *url.URL) bool {
 	return egress.Port(from) == "80" && egress.Port(to) == "443"
 }
 
-// hostOf returns the host of a URL whose text is denied, if it can be shown. pipeline.HostOf is not
+// hostOf returns the host of a URL whose text is denied, if it can be shown. weburl.HostOf is not
 // suitable, because the result becomes part of an Error's text, and that function accepts anything
 // as a host.
 func hostOf(raw string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 var _ = Describe("a redirect", func() {
@@ -44,7 +45,7 @@ var _ = Describe("a redirect", func() {
 
 	It("is followed up to five times", func(ctx SpecContext) {
 		err := errorOf(newClient().Do(ctx, get.Request{URL: urlOf(countdown(302), "/6")}))
-		Expect(err.Class).To(Equal(tooManyRedirects))
+		Expect(err.Class).To(Equal(failure.TooManyRedirects))
 		Expect(err).To(MatchError("data.example.com redirected more than 5 times"))
 		Expect(seen.requests()).To(HaveLen(6))
 	})

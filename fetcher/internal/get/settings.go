@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -23,12 +23,12 @@ const (
 func settingsKind(e *Error) string {
 	var denied *egress.DeniedError
 	switch {
-	case e.Class == v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED:
+	case e.Class == failure.CredentialsFailed:
 		return ofTokens
-	case e.Class == v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED, errors.As(e.cause, &denied):
+	case e.Class == failure.AddressDenied, errors.As(e.cause, &denied):
 		return ofPolicy
-	case e.Class == v1.FailureClass_FAILURE_CLASS_TLS_FAILED,
-		e.Detail == v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE:
+	case e.Class == failure.TLSFailed,
+		e.Detail == failure.ClientCertificate:
 		return ofTrust
 	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden,
 		e.StatusCode == http.StatusNotFound:

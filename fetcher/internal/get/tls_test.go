@@ -22,6 +22,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // authority issues the certificates of a spec.
@@ -134,9 +135,9 @@ var _ = Describe("TLS", func() {
 			if handle == nil {
 				handle = secured(server, respond)
 			}
-			failure := failureOf(ctx, handle)
-			Expect(failure.Class).To(Equal(tlsFailed))
-			Expect(failure.Error()).To(Equal(text))
+			got := failureOf(ctx, handle)
+			Expect(got.Class).To(Equal(failure.TLSFailed))
+			Expect(got.Error()).To(Equal(text))
 		},
 		Entry("expired", func() { server.Certificates[0] = ca.issue(host, time.Now().Add(-time.Hour)) }, nil,
 			trust+"it has expired or is not yet valid"),
@@ -205,7 +206,7 @@ var _ = Describe("TLS", func() {
 
 	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
 		start := time.Now()
-		Expect(failureOf(ctx, hold).Class).To(Equal(timedOut))
+		Expect(failureOf(ctx, hold).Class).To(Equal(failure.Timeout))
 		Expect(time.Since(start)).To(BeNumerically("<", cfg.Timeout))
 	})
 
@@ -216,9 +217,9 @@ var _ = Describe("TLS", func() {
 		response := suitetest.Must(client.Do(ctx, get.Request{URL: urlOf(plain, "/")}))
 		Expect(string(response.Body)).To(Equal("hello"))
 
-		failure := failureOf(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
-		Expect(failure.Class).To(Equal(tooManyRedirects))
-		Expect(failure.Error()).To(Equal("data.example.com redirected from https to http, which is not followed; " +
+		got := failureOf(ctx, secured(server, redirectTo(urlOf(plain, "/"))))
+		Expect(got.Class).To(Equal(failure.TooManyRedirects))
+		Expect(got.Error()).To(Equal("data.example.com redirected from https to http, which is not followed; " +
 			"use a URL that stays with https"))
 	})
 

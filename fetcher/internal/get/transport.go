@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // maxHeaderBytes is the maximum size of the headers of a response, including interim ones (1xx).
@@ -127,11 +127,11 @@ func (t *transport) tunnel(conn net.Conn, address string) error {
 
 // certificate returns the client certificate, if there is one that the server may accept.
 func (t *transport) certificate(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	t.hop.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE
+	t.hop.asked = failure.ClientCertificate
 	if t.identity == nil || len(t.identity.Certificates) == 0 {
 		return &tls.Certificate{}, nil
 	}
-	t.hop.asked = v1.FailureDetail_FAILURE_DETAIL_CLIENT_CERTIFICATE_REFUSED
+	t.hop.asked = failure.ClientCertificateRefused
 	if certificate := &t.identity.Certificates[0]; asked.SupportsCertificate(certificate) == nil {
 		return certificate, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -66,7 +67,7 @@ func (p pending) leadsToAttempt(o observation) bool {
 	case v1.Cause_CAUSE_RETRY, v1.Cause_CAUSE_PARKED, v1.Cause_CAUSE_REPLAY:
 		return true
 	default:
-		return o.rejected || o.failure != "" && p.timer.GetReported() != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
+		return o.rejected || o.failure != "" && p.timer.GetReported() != failure.Unspecified
 	}
 }
 
@@ -94,7 +95,7 @@ func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
 func classify(o observation, w wantindex.Published, p pending) verdict {
 	landed := p.newest() != "" && (p.newest() == o.sha256 || p.newest() == o.available)
 	// Every attempt fails until the want is signed again.
-	unsigned := p.timer.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_DENIED_CREDENTIALS
+	unsigned := p.timer.GetDetail() == failure.DeniedCredentials
 	switch {
 	case !o.held && w.Forced && landed && !p.timerLost: // the body is equal
 		return inOrder

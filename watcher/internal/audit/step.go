@@ -11,6 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -74,7 +75,7 @@ func (c *candidate) stripped() bool {
 
 // rejected reports whether the writer refused the content.
 func (c *candidate) rejected() bool {
-	return c.entry.ByWriter() && pipeline.ClassOf(c.entry.Error) == v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
+	return c.entry.ByWriter() && failure.ClassOf(c.entry.Error) == failure.ContentRejected
 }
 
 // candidate returns a wanted key, or nil if its object no longer asks for it.
@@ -93,7 +94,7 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Ti
 	state := keystate.Of(spec, &seen, nil, now)
 	// A status with KeyExists outlasts the other owner while the writer has no permission to write.
 	c.futile = state.State == keystate.Ignored || seen.Value(spec) == keystate.Foreign ||
-		state.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
+		state.Reason == failure.Reason(failure.Immutable)
 	// A want of a later version than the object's means that the API server was restored from a backup.
 	// A forced want without a result means that its body has not landed, or was equal.
 	fence := c.entry.Fence
@@ -191,7 +192,7 @@ func (a *Auditor) isOver(s *step, c *candidate) bool {
 		return true
 	case k.waits(), age(s.now, s.requested[k.group]) < a.interval.half(),
 		// Only an edit or a refresh helps.
-		k.group.class == v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE, c.rejected(),
+		k.group.class == failure.BodyTooLarge, c.rejected(),
 		c.stripped():
 		return false
 	}
@@ -267,11 +268,11 @@ func (a *Auditor) carryOut(s *step, c *candidate, p pending, v verdict) {
 			finding = wantindex.BodyLostAgain
 		}
 		k.requests, k.requestedAt = min(k.requests+1, 8), s.now // 8 doublings exceed maxPause
-		k.group = failureGroup{c.key.Namespace, pipeline.ClassOf(c.shown.failure)}
+		k.group = failureGroup{c.key.Namespace, failure.ClassOf(c.shown.failure)}
 		k.newest, k.queuedUpTo = p.newest(), 0
 	}
 	a.deps.Index.Update(c.key, func(w *wantindex.Published) {
-		w.Stale = c.shown.held && pipeline.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
+		w.Stale = c.shown.held && failure.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
 		w.Forced, w.Finding = w.Forced && v != inOrder, cmp.Or(finding, w.Finding)
 	})
 	if finding != wantindex.NothingLost {

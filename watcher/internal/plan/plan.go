@@ -10,8 +10,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -74,7 +74,7 @@ func New(o *annotated.Object, wants map[string]wantindex.Published, epoch int64)
 	case o.Invalid != nil:
 		// A mistake in the text is no reason to remove data.
 		text := o.Invalid.Error()
-		p.notice(pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION), "", text, text)
+		p.notice(failure.Reason(failure.InvalidAnnotation), "", text, text)
 		p.retractAllBut(nil)
 		p.compareProblem()
 	default:
@@ -126,9 +126,9 @@ func (p *planner) reportProblems(problems []annotation.Problem) {
 		if problem.Key != "" { // the text has the number of the pair, which other pairs change
 			occurrence = problem.Key + "\x00" + problem.Mistake
 		}
-		reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+		reason := failure.Reason(failure.InvalidAnnotation)
 		if problem.Adjusted {
-			reason = pipeline.ReasonAdjusted
+			reason = failure.ReasonAdjusted
 		}
 		p.notice(reason, problem.Key, problem.Text, occurrence)
 	}
@@ -232,7 +232,7 @@ func (k *keyPlanner) copied() {
 // foreign handles a foreign key. The writer learns of it only if it is asked.
 func (k *keyPlanner) foreign() {
 	k.plan.Foreign = append(k.plan.Foreign, k.pair.Key, k.pair.URL)
-	entry, reason := k.shown.Entry, pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS)
+	entry, reason := k.shown.Entry, failure.Reason(failure.KeyExists)
 	if entry.Copied(k.object.UID) || entry.Error != reason || entry.FailingURL() != k.pair.URL {
 		k.plan.AskWriter = true
 	}
@@ -241,8 +241,8 @@ func (k *keyPlanner) foreign() {
 
 // reportForeign reports a key that another manager or installation owns. Nothing is fetched for it.
 func (k *keyPlanner) reportForeign(text string) {
-	const class = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
-	k.notice(pipeline.Reason(class), k.pair.Key, text+" ["+sentence.WhyEmpty(class)+"]", k.pair.Key)
+	const class = failure.KeyExists
+	k.notice(failure.Reason(class), k.pair.Key, text+" ["+sentence.WhyEmpty(class)+"]", k.pair.Key)
 	if _, wanted := k.wants[k.pair.Key]; wanted {
 		k.plan.Retract = append(k.plan.Retract, k.pair.Key)
 	}
@@ -310,7 +310,7 @@ func (k *keyPlanner) reportDrift(written status.Fence) {
 	case annotation.Ours, annotation.Unknown: // no known change
 		return
 	}
-	k.notice(pipeline.ReasonDrifted, key, note+"; it is fetched again", key+"\x00"+written.String())
+	k.notice(failure.ReasonDrifted, key, note+"; it is fetched again", key+"\x00"+written.String())
 }
 
 // newWant returns the want for the current request.

@@ -12,8 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -108,17 +107,17 @@ const skip = "Skip"
 
 // actions has the reasons of Events, and the action of each.
 var actions = map[string]string{
-	pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION): skip,
-	pipeline.Reason(v1.FailureClass_FAILURE_CLASS_KEY_EXISTS):         skip,
-	pipeline.ReasonTooManyRemovals:                                    skip,
-	pipeline.ReasonAdjusted:                                           skip,
-	pipeline.ReasonDrifted:                                            "Refetch",
-	pipeline.ReasonRepairBackOff:                                      "SlowDown",
+	failure.Reason(failure.InvalidAnnotation): skip,
+	failure.Reason(failure.KeyExists):         skip,
+	failure.ReasonTooManyRemovals:             skip,
+	failure.ReasonAdjusted:                    skip,
+	failure.ReasonDrifted:                     "Refetch",
+	failure.ReasonRepairBackOff:               "SlowDown",
 }
 
 // isTransient reports whether a reason is an incident, not a lasting state.
 func isTransient(reason string) bool {
-	return reason == pipeline.ReasonDrifted || reason == pipeline.ReasonRepairBackOff
+	return reason == failure.ReasonDrifted || reason == failure.ReasonRepairBackOff
 }
 
 // event returns the Event for a notice. Its name follows from the occurrence, so no watcher writes it
@@ -126,7 +125,7 @@ func isTransient(reason string) bool {
 func event(o *annotated.Object, n plan.Notice, again bool) kube.Event {
 	e := kube.Event{
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID,
-		Warning: n.Reason != pipeline.ReasonAdjusted, Reason: n.Reason, Action: actions[n.Reason],
+		Warning: n.Reason != failure.ReasonAdjusted, Reason: n.Reason, Action: actions[n.Reason],
 		Note: n.Note, Occurrence: n.Occurrence,
 	}
 	if again {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
@@ -165,7 +165,7 @@ func TestANamespaceOverItsBudgetGetsEventsOfLastingProblemsLater(t *testing.T) {
 
 func TestAFixedProblemIsNotReportedLater(t *testing.T) {
 	t.Parallel()
-	for used, want := range map[int][]string{0: {pipeline.ReasonDrifted}, maxEvents + 1: {}} {
+	for used, want := range map[int][]string{0: {failure.ReasonDrifted}, maxEvents + 1: {}} {
 		b := newBench(t)
 		for range used {
 			b.events.Take(cm.Namespace)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
@@ -163,7 +164,7 @@ func (p *pacing) delayRepairs(
 	now := p.clock.Now()
 	todo.Notices = slices.DeleteFunc(todo.Notices, func(n plan.Notice) bool {
 		r := p.repairs.entries[wantindex.KeyOf(name, n.Key)]
-		return n.Reason == pipeline.ReasonDrifted && r.Limited(now)
+		return n.Reason == failure.ReasonDrifted && r.Limited(now)
 	})
 	todo.Publish = slices.DeleteFunc(todo.Publish, func(w plan.Publication) bool {
 		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
@@ -178,7 +179,7 @@ func (p *pacing) delayRepairs(
 			r.Reported = true
 			manager := annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()
 			todo.Notices = append(todo.Notices, plan.Notice{
-				Reason: pipeline.ReasonRepairBackOff, Key: w.Key, Occurrence: w.Key,
+				Reason: failure.ReasonRepairBackOff, Key: w.Key, Occurrence: w.Key,
 				Note: sentence.Contested(w.Key, manager) + "; repeated changes are repaired at growing intervals",
 			})
 		}

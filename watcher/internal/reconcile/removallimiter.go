@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
@@ -108,7 +108,7 @@ func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time
 		return 0
 	case !r.everywhere:
 		todo.Notices = append(todo.Notices, plan.Notice{
-			Reason: pipeline.ReasonTooManyRemovals, Occurrence: o.Namespace,
+			Reason: failure.ReasonTooManyRemovals, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
 		})
 	}

@@ -35,7 +35,7 @@ type Published struct {
 	// Forced: `curl-now` asked for a fetch. No new status follows if the key had its body, whether the new one was equal
 	// or the result was lost. The audit has to tell the two apart.
 	Forced bool
-	// Stale: when the audit last read the timer, there was no good fetch for pipeline.StaleIntervals.
+	// Stale: when the audit last read the timer, there was no good fetch for failure.StaleIntervals.
 	Stale bool
 	// Version is the resource version of the object when the want was made (0: not a number).
 	Version uint64

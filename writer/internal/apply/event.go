@@ -8,7 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
@@ -108,7 +109,7 @@ func (t *task) line(i plan.Item, level zerolog.Level, kind string) *zerolog.Even
 	if i.OfObject() {
 		return line
 	}
-	return line.Str("host", pipeline.HostOf(i.Result.GetWant().GetUrl()))
+	return line.Str("host", weburl.HostOf(i.Result.GetWant().GetUrl()))
 }
 
 // resultLine begins a log line with the outcome of an item.
@@ -125,7 +126,7 @@ func (t *task) logResult(i plan.Item, d plan.Decision) {
 	}
 	line := t.resultLine(i, level, d.Outcome)
 	if f := i.Result.GetFailure(); f != nil {
-		line = line.Str("reason", pipeline.Reason(f.GetClass())).Uint32("attempt", f.GetAttempts())
+		line = line.Str("reason", failure.Reason(f.GetClass())).Uint32("attempt", f.GetAttempts())
 	}
 	if c := i.Result.GetContent(); c != nil {
 		line = line.Int("bytes", len(c.GetBody()))

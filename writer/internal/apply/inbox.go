@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -57,7 +58,7 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 
 // errPage is the reason for the dead letter of a page.
 var errPage = &pipeline.ClassError{
-	Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED,
+	Class: failure.ContentRejected,
 	Err:   errors.New("an HTML page would replace a value that is none"),
 }
 
@@ -111,7 +112,7 @@ func setSpan(span trace.Span, a Applied, d pipeline.Disposition) {
 	}
 	reason := d.String()
 	if d.IsDeadLetter() {
-		reason = pipeline.Reason(pipeline.FailureClass(d.Err()))
+		reason = failure.Reason(pipeline.FailureClass(d.Err()))
 	}
 	span.SetAttributes(tracing.Disposition.String(d.String()))
 	tracing.Fail(span, reason)
@@ -142,7 +143,7 @@ func read(subject string, data []byte, protected []string) (plan.Item, error) {
 	}
 	if annotation.Protects(protected, key.Namespace, key.Name) {
 		return item, &pipeline.ClassError{
-			Class: v1.FailureClass_FAILURE_CLASS_WRITE_FAILED,
+			Class: failure.WriteFailed,
 			Err:   fmt.Errorf("protected object: ConfigMap %s/%s", key.Namespace, key.Name),
 		}
 	}
@@ -208,5 +209,5 @@ func checkDigest(c *v1.Content, required string) error {
 	default:
 		return nil
 	}
-	return &pipeline.ClassError{Class: v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH, Err: errors.New(problem)}
+	return &pipeline.ClassError{Class: failure.DigestMismatch, Err: errors.New(problem)}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
@@ -109,7 +110,7 @@ func (s slowServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body := suitetest.Sure(io.ReadAll(r.Body))
 	if bytes.Count(body, []byte("|uid-")) > 1 {
-		return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		return refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return s.serve(r)
@@ -284,7 +285,7 @@ func (m *model) fault(r *http.Request) (lost, refused bool) {
 		m.faults++
 		for _, r := range m.batch {
 			if m.faults >= 3 { // in a row, the writer gives up, because the server is ready
-				m.possible[r.GetWant().GetUid()+" "+pipeline.Reason(v1.FailureClass_FAILURE_CLASS_WRITE_FAILED)] = true
+				m.possible[r.GetWant().GetUid()+" "+failure.Reason(v1.FailureClass_FAILURE_CLASS_WRITE_FAILED)] = true
 			}
 		}
 	}
@@ -490,7 +491,7 @@ func (m *model) answer(w *v1.Want, seq uint64, fails bool) {
 			class = v1.FailureClass_FAILURE_CLASS_BAD_STATUS
 		}
 		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{Class: class, Attempts: 1, FirstFailedAt: timestamppb.Now()}}
-		m.possible[w.GetUid()+" "+pipeline.Reason(class)] = true
+		m.possible[w.GetUid()+" "+failure.Reason(class)] = true
 	} else {
 		body := m.body(w.GetUrl(), w.GetUid())
 		r.Outcome = &v1.Result_Content{Content: &v1.Content{Body: []byte(body), Sha256: hash(body)}}

@@ -82,19 +82,19 @@ func (m *modelServer) serve(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if _, exists := m.events[e.Name]; exists {
-			return failure(http.StatusConflict, metav1.StatusReasonAlreadyExists)
+			return refusal(http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		}
 		m.events[e.Name] = e
 		return answer(http.StatusCreated, &e)
 	case m.object == nil:
-		return failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+		return refusal(http.StatusNotFound, metav1.StatusReasonNotFound)
 	case r.Method == http.MethodPatch:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
 		}
 		if !m.patch(body) {
-			return failure(http.StatusConflict, metav1.StatusReasonConflict)
+			return refusal(http.StatusConflict, metav1.StatusReasonConflict)
 		}
 		if r.Header.Get("Content-Type") == string(types.ApplyPatchType) && m.owners == nil {
 			m.begin()
@@ -240,7 +240,7 @@ func answer(code int, object any) (*http.Response, error) {
 	}, nil
 }
 
-func failure(code int32, reason metav1.StatusReason) (*http.Response, error) {
+func refusal(code int32, reason metav1.StatusReason) (*http.Response, error) {
 	return answer(int(code), &metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason,
 	})

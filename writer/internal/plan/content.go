@@ -9,6 +9,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -24,7 +25,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	case !b.object.asks(i, ""), c.GetRules() != rules, offered && b.object.Request.Interval(key) <= 0:
 		return Decision{Outcome: Late}
 	case b.foreign(key):
-		return b.recordObstacle(i, KeyExists, keyExists)
+		return b.recordObstacle(i, KeyExists, failure.KeyExists)
 	case offered:
 		return b.offered(i, c)
 	}
@@ -51,7 +52,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	body := c.GetBody()
 	if !holds && owner.State != annotation.None && b.becomesHTML(i, body, c.GetSha256()) {
-		return b.recordObstacle(i, Refused, contentRejected)
+		return b.recordObstacle(i, Refused, failure.ContentRejected)
 	}
 	value := valueOf(body)
 	if !holds {

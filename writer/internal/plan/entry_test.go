@@ -13,7 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -81,7 +81,7 @@ func TestEntryOfAFailure(t *testing.T) {
 		"another URL":          {asking().ownedBy(annotation.FieldManager).noted(moved), noon, theURL},
 		"back to the held URL": {asking().ownedBy(annotation.FieldManager).noted(elsewhere(earlier)), noon, ""},
 	} {
-		got, p := entryAfter(t, tt.object, failure(6, badStatus, explained))
+		got, p := entryAfter(t, tt.object, failed(6, badStatus, explained))
 		g := NewWithT(t)
 		g.Expect(got).To(And(HaveField("Since", tt.since), HaveField("ErrorURL", tt.failing),
 			HaveField("Attempts", BeEquivalentTo(3)), HaveField("UIDMark", "uid-1")), name)
@@ -102,7 +102,7 @@ func elsewhere(e status.Entry) status.Entry {
 // A key is stale if it was given up and has failed for long, as in curlctl and in the watcher's
 // metric.
 func TestEntryOfAStaleKey(t *testing.T) {
-	const long = pipeline.StaleIntervals * 10 * time.Minute
+	const long = failure.StaleIntervals * 10 * time.Minute
 	for name, tt := range map[string]struct {
 		gaveUp          bool
 		interval, fails time.Duration
@@ -115,7 +115,7 @@ func TestEntryOfAStaleKey(t *testing.T) {
 		"still tried":     {false, 10 * time.Minute, time.Hour, false, 0},
 		"fetched once":    {true, 0, time.Hour, false, 0},
 	} {
-		got, _ := entryAfter(t, asking(), failure(6, badStatus, func(r *v1.Result) {
+		got, _ := entryAfter(t, asking(), failed(6, badStatus, func(r *v1.Result) {
 			r.Want.Refresh = durationpb.New(tt.interval)
 			r.GetFailure().GaveUp, r.GetFailure().FirstFailedAt = tt.gaveUp, timestamppb.New(noon.Add(tt.after-tt.fails))
 			r.ObservedAt = timestamppb.New(noon.Add(tt.after))
@@ -150,9 +150,9 @@ func TestOccurrences(t *testing.T) {
 	otherKey.Key.Key = "other"
 	shared := asking().without(annotation.DefaultKey).ownedBy(annotation.FieldManager, "person")
 	all := map[string]string{
-		"tried":         of(asking(), failure(7, badStatus)),
-		"given up":      of(asking(), failure(7, badStatus, gaveUp)),
-		"given up, 404": of(asking(), failure(7, badStatus, gaveUp, status404)),
+		"tried":         of(asking(), failed(7, badStatus)),
+		"given up":      of(asking(), failed(7, badStatus, gaveUp)),
+		"given up, 404": of(asking(), failed(7, badStatus, gaveUp, status404)),
 		"kept":          of(shared.noted(wrote("a")), reconcile()),
 		"kept, written since": of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}),
 			reconcile()),
@@ -167,7 +167,7 @@ func TestOccurrences(t *testing.T) {
 	}
 	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct occurrences")
 	for name, again := range map[string]string{
-		"tried":    of(asking(), failure(8, badStatus)),
+		"tried":    of(asking(), failed(8, badStatus)),
 		"rejected": plan.Refusal(held, content(9, "c"), apiserver.Rejected).Occurrence,
 		"no room":  plan.Refusal(held, content(9, "c"), apiserver.StatusTooLarge).Occurrence,
 		"budget":   plan.OverBudget(held, content(9, "c")).Occurrence,

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
@@ -139,7 +139,7 @@ func TestAForgedReasonDoesNotReachAnEvent(t *testing.T) {
 	for _, forged := range []string{"Forged", "InvalidAnnotation"} {
 		object := asking().annotated(annotation.StatusKey,
 			`{"`+theKey+`":{"error":"`+forged+`","fence":"`+fence(6).String()+`"}}`).object()
-		p, _ := object.plan(plan.Planner{}, failure(6, timeout))
+		p, _ := object.plan(plan.Planner{}, failed(6, timeout))
 		for _, e := range p.Decisions[0].Events {
 			NewWithT(t).Expect(plan.Reasons()).To(ContainElement(e.Reason), forged)
 		}
@@ -160,7 +160,7 @@ func TestEveryEventWordForWord(t *testing.T) {
 		lines[fmt.Sprintf("%-8s %-16s %s\n", kind, e.Reason, e.Note)] = true
 		g.Expect(e.Note).NotTo(MatchRegexp(`[?\n]|token=`))
 		g.Expect(len(e.Note)).To(BeNumerically("<=", 1024), e.Note)
-		if cause := sentence.WhyEmpty(pipeline.ClassOf(e.Reason)); cause != "" && e.Action != "Remove" {
+		if cause := sentence.WhyEmpty(failure.ClassOf(e.Reason)); cause != "" && e.Action != "Remove" {
 			g.Expect(e.Note).To(HaveSuffix("["+cause+"]"), e.Reason)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
@@ -18,14 +18,14 @@ func (b *builder) failure(i Item, f *v1.Failure) Decision {
 		return Decision{Outcome: Late}
 	}
 	if b.foreign(key) {
-		return b.recordObstacle(i, KeyExists, keyExists)
+		return b.recordObstacle(i, KeyExists, failure.KeyExists)
 	}
 	entry := b.status.Keys[key]
 	since := i.observed()
 	if at := f.GetFirstFailedAt(); at != nil {
 		since = at.AsTime().UTC().Truncate(time.Second)
 	}
-	next := failing(entry, i.url(), pipeline.Reason(f.GetClass()), since)
+	next := failing(entry, i.url(), failure.Reason(f.GetClass()), since)
 	next.Attempts, next.GaveUp, next.Fence = f.GetAttempts(), f.GetGaveUp(), i.Fence
 	next.Explanation = explain(i, f, next.Since)
 	// A later start means that the key recovered in between, unless the watcher's audit started the
@@ -70,19 +70,20 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	// Unlike since, this time is not truncated to the second. A failure that has just become stale would
 	// not count as stale.
 	now := i.Result.GetObservedAt().AsTime()
-	why.Stale = f.GetGaveUp() && pipeline.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
+	why.Stale = f.GetGaveUp() && failure.FailsForLong(since, i.Result.GetWant().GetRefresh().AsDuration(), now)
 	return why
 }
 
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
-// writeFailed.
+// failure.WriteFailed.
 var refusals = map[apiserver.Class]v1.FailureClass{
-	apiserver.Immutable: immutable, apiserver.TooLarge: bodyTooLarge, apiserver.ObjectTooLarge: bodyTooLarge,
+	apiserver.Immutable: failure.Immutable, apiserver.TooLarge: failure.BodyTooLarge,
+	apiserver.ObjectTooLarge: failure.BodyTooLarge,
 }
 
 // recordRefusal records that the API server refuses a body.
 func (b *builder) recordRefusal(i Item) Decision {
-	return b.recordObstacle(i, Refused, cmp.Or(refusals[b.memory.Obstacle], writeFailed))
+	return b.recordObstacle(i, Refused, cmp.Or(refusals[b.memory.Obstacle], failure.WriteFailed))
 }
 
 // recordObstacle records why a body was not written. If the API server rejected the write, the fence
@@ -90,15 +91,15 @@ func (b *builder) recordRefusal(i Item) Decision {
 // the previous one has expired.
 func (b *builder) recordObstacle(i Item, outcome Outcome, class v1.FailureClass) Decision {
 	entry := b.status.Keys[i.Key.Key]
-	next := failing(entry, i.url(), pipeline.Reason(class), i.observed())
-	if class != writeFailed {
+	next := failing(entry, i.url(), failure.Reason(class), i.observed())
+	if class != failure.WriteFailed {
 		next.GaveUp, next.Fence = true, i.Fence
 	}
 	note := obstacleNote(i, next, b.memory.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	changed := !sameFailure(entry, next)
-	decision := Decision{Outcome: outcome, NewPage: changed && class == contentRejected}
-	if changed || class == writeFailed {
+	decision := Decision{Outcome: outcome, NewPage: changed && class == failure.ContentRejected}
+	if changed || class == failure.WriteFailed {
 		decision.Events = []Event{failureEvent(i, next, actionWrite, note)}
 	}
 	if changed {
@@ -110,7 +111,7 @@ func (b *builder) recordObstacle(i Item, outcome Outcome, class v1.FailureClass)
 // failing returns entry while url fails. A failure of the same URL keeps its start when the reason
 // changes, except from or to KeyExists, which is not a failed fetch.
 func failing(entry status.Entry, url, reason string, since time.Time) status.Entry {
-	foreign := pipeline.Reason(keyExists)
+	foreign := failure.Reason(failure.KeyExists)
 	sameKind := (entry.Error == foreign) == (reason == foreign)
 	if sameKind && entry.FailingURL() == url && !entry.Since.IsZero() && entry.Since.Before(since) {
 		since = entry.Since

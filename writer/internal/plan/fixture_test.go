@@ -277,7 +277,7 @@ func unmodified(seq uint64, body string) plan.Item {
 	})
 }
 
-func failure(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan.Item {
+func failed(seq uint64, class v1.FailureClass, change ...func(*v1.Result)) plan.Item {
 	return result(seq, func(r *v1.Result) {
 		r.Outcome = &v1.Result_Failure{Failure: &v1.Failure{
 			Class: class, StatusCode: 503, Attempts: 1, FirstFailedAt: timestamppb.New(noon),

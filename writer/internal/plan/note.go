@@ -4,28 +4,18 @@ import (
 	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
-// Failure classes of the writer itself.
-const (
-	contentRejected = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
-
-	keyExists    = v1.FailureClass_FAILURE_CLASS_KEY_EXISTS
-	immutable    = v1.FailureClass_FAILURE_CLASS_IMMUTABLE
-	bodyTooLarge = v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE
-	writeFailed  = v1.FailureClass_FAILURE_CLASS_WRITE_FAILED
-)
-
 // Reasons returns the reasons of all Events of the writer.
 func Reasons() []string {
-	reasons := []string{pipeline.ReasonRecovered, pipeline.ReasonUpdateAvailable, pipeline.ReasonPinned}
+	reasons := []string{failure.ReasonRecovered, failure.ReasonUpdateAvailable, failure.ReasonPinned}
 	for n := range len(v1.FailureClass_name) {
-		if c := v1.FailureClass(n); c != v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION {
-			reasons = append(reasons, pipeline.Reason(c))
+		if c := v1.FailureClass(n); c != failure.InvalidAnnotation {
+			reasons = append(reasons, failure.Reason(c))
 		}
 	}
 	return reasons
@@ -41,7 +31,7 @@ const (
 
 // failureEvent returns the Event for a failing entry.
 func failureEvent(i Item, entry status.Entry, action, note string) Event {
-	if cause := sentence.WhyEmpty(pipeline.ClassOf(entry.Error)); cause != "" {
+	if cause := sentence.WhyEmpty(failure.ClassOf(entry.Error)); cause != "" {
 		note += " [" + cause + "]"
 	}
 	return Event{
@@ -53,7 +43,7 @@ func failureEvent(i Item, entry status.Entry, action, note string) Event {
 // kept returns the Event for a key of ours that is no longer annotated but not removed.
 func kept(key string, written status.Fence, note string) Event {
 	return Event{
-		Reason: pipeline.Reason(keyExists), Warning: true, Action: actionRemove,
+		Reason: failure.Reason(failure.KeyExists), Warning: true, Action: actionRemove,
 		Note:       "key " + key + " is no longer annotated but kept: " + note,
 		Occurrence: "kept\x00" + key + "\x00" + written.String(),
 	}
@@ -63,7 +53,7 @@ func kept(key string, written status.Fence, note string) Event {
 // status does not show.
 func Recovered(i Item) Event {
 	return Event{
-		Reason:     pipeline.ReasonRecovered,
+		Reason:     failure.ReasonRecovered,
 		Action:     actionFetch,
 		Note:       sentence.Host(i.url()) + " responded; key " + i.Key.Key + " is up to date",
 		Occurrence: i.Key.Key + "\x00" + i.Fence.String(),
@@ -84,7 +74,7 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 
 // obstacleNote says why a body was not written.
 func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
-	key, class := i.Key.Key, pipeline.ClassOf(entry.Error)
+	key, class := i.Key.Key, failure.ClassOf(entry.Error)
 	if i.OfObject() && by != apiserver.Stripped {
 		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or " +
 			"webhook; retrying"
@@ -92,19 +82,19 @@ func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
 	size := len(i.Result.GetContent().GetBody())
 	note := sentence.Unwritten(class, i.url(), key, size)
 	switch {
-	case class == keyExists, class == immutable:
+	case class == failure.KeyExists, class == failure.Immutable:
 		return note
-	case class == contentRejected:
+	case class == failure.ContentRejected:
 		return sentence.BecomesHTML(i.url(), key)
-	case class == writeFailed && by == apiserver.Stripped:
+	case class == failure.WriteFailed && by == apiserver.Stripped:
 		return sentence.Stripped
-	case class == writeFailed && by == apiserver.Failed:
+	case class == failure.WriteFailed && by == apiserver.Failed:
 		return sentence.Failed + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
-	case class == bodyTooLarge && by == apiserver.ObjectTooLarge:
+	case class == failure.BodyTooLarge && by == apiserver.ObjectTooLarge:
 		return sentence.ObjectTooLarge(key, size) + "; " + sentence.Value(key, entry.HasBody())
-	case class == writeFailed && by == apiserver.StatusTooLarge:
+	case class == failure.WriteFailed && by == apiserver.StatusTooLarge:
 		return sentence.NoRoom + "; " + sentence.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
-	case class == writeFailed:
+	case class == failure.WriteFailed:
 		return note + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
 	default:
 		return note + "; " + sentence.Value(key, entry.HasBody())
@@ -118,7 +108,7 @@ func Refusal(o *Object, i Item, by apiserver.Class) Event {
 	if o != nil { // nil: it could not be read
 		recorded = o.Status.Keys[i.Key.Key]
 	}
-	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	entry := failing(recorded, i.url(), failure.Reason(failure.WriteFailed), time.Time{})
 	event := failureEvent(i, entry, actionWrite, obstacleNote(i, entry, by))
 	event.Occurrence = string(by) + "\x00" + i.Key.Key + "\x00" + i.url() + "\x00" + recorded.Fence.String()
 	return event
@@ -127,7 +117,7 @@ func Refusal(o *Object, i Item, by apiserver.Class) Event {
 // Denial returns the Event for an item that the writer has no permission, or no valid token, to apply. Without
 // permission the object cannot be read, so one Event stands for all further denials until it expires.
 func Denial(i Item, noToken bool) Event {
-	entry := failing(status.Entry{}, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	entry := failing(status.Entry{}, i.url(), failure.Reason(failure.WriteFailed), time.Time{})
 	waits := "key " + i.Key.Key + " waits"
 	if i.OfObject() {
 		waits = "curl-status and the removal of keys wait"
@@ -143,7 +133,7 @@ func Denial(i Item, noToken bool) Event {
 // same problem until the status changes.
 func OverBudget(o *Object, i Item) Event {
 	recorded := o.Status.Keys[i.Key.Key]
-	entry := failing(recorded, i.url(), pipeline.Reason(writeFailed), time.Time{})
+	entry := failing(recorded, i.url(), failure.Reason(failure.WriteFailed), time.Time{})
 	event := failureEvent(i, entry, actionWrite,
 		"the namespace exceeded its write budget; "+sentence.Value(i.Key.Key, entry.HasBody())+"; retrying later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + recorded.Fence.String()

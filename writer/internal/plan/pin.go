@@ -2,6 +2,7 @@ package plan
 
 import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
@@ -62,7 +63,7 @@ func (b *builder) fillPinOf(i Item) (d Decision, over bool) {
 		return b.recordRefusal(i), true
 	}
 	d = b.fillPin(i, i.Key.Key)
-	mismatch := i.Result.GetFailure().GetClass() == v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH
+	mismatch := i.Result.GetFailure().GetClass() == failure.DigestMismatch
 	return d, d.Outcome == Written && mismatch
 }
 
@@ -107,7 +108,7 @@ func (b *builder) fillPin(i Item, key string) Decision {
 // updateAvailable returns the Event for content that waits for the approval of the key's owner.
 func updateAvailable(i Item, written bool, digest string) Event {
 	return Event{
-		Reason: pipeline.ReasonUpdateAvailable, Action: actionFetch,
+		Reason: failure.ReasonUpdateAvailable, Action: actionFetch,
 		Note: sentence.UpdateAvailable(i.url(), digest) + "; " +
 			sentence.Value(i.Key.Key, written) + " until curl-sha256 names that digest",
 		Occurrence: i.Key.Key + "\x00" + digest,
@@ -117,7 +118,7 @@ func updateAvailable(i Item, written bool, digest string) Event {
 // pinned returns the Event for a key that got the body of its pin from the history.
 func pinned(i Item, key, digest string) Event {
 	return Event{
-		Reason: pipeline.ReasonPinned, Action: actionWrite,
+		Reason: failure.ReasonPinned, Action: actionWrite,
 		Note:       "key " + key + " has the content of curl-sha256 again (" + digest + "), from the history",
 		Occurrence: key + "\x00" + digest + "\x00" + i.Result.GetWant().GetResourceVersion(),
 	}

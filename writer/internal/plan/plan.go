@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/status"
@@ -94,7 +95,7 @@ func (p Plan) Bytes() int64 {
 // occurrence identifies a failing state. It is the same in each replica and each time that the state is
 // reported. For a foreign key the watcher, which usually sees it first, uses the same one.
 func occurrence(key string, entry status.Entry) string {
-	if entry.Error == pipeline.Reason(keyExists) {
+	if entry.Error == failure.Reason(failure.KeyExists) {
 		return key
 	}
 	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
@@ -152,7 +152,7 @@ func (b *builder) eventsOf(i Item, entry status.Entry) []Event {
 	case entry.Failing() && !slices.Contains(Reasons(), entry.Error): // a user wrote this reason into the status
 		return nil
 	case entry.Failing():
-		if f := i.Result.GetFailure(); f != nil && pipeline.Reason(f.GetClass()) == entry.Error {
+		if f := i.Result.GetFailure(); f != nil && failure.Reason(f.GetClass()) == entry.Error {
 			return []Event{failureEvent(i, entry, actionFetch, failureNote(i, f, entry))}
 		}
 		return []Event{failureEvent(i, entry, actionWrite, obstacleNote(i, entry, b.memory.Obstacle))}
@@ -207,6 +207,8 @@ func (b *builder) fit() (text string, short bool) {
 		return text, true
 	}
 	maps.DeleteFunc(b.status.Keys,
-		func(_ string, e status.Entry) bool { return e.Error == pipeline.Reason(keyExists) && !e.HasBody() })
+		func(_ string, e status.Entry) bool {
+			return e.Error == failure.Reason(failure.KeyExists) && !e.HasBody()
+		})
 	return b.status.With(b.object.Others).String(), true
 }

@@ -152,11 +152,11 @@ func TestPlan(t *testing.T) {
 	removed := unasked.ownedBy(ours).wrote("a")
 	nonsense := asking().annotated(annotation.DefaultKey, "nonsense")
 	a1, b1, a6, b6 := content(1, "a"), content(1, "b"), content(6, "a"), content(6, "b")
-	bad := func(change ...func(*v1.Result)) plan.Item { return failure(6, badStatus, change...) }
+	bad := func(change ...func(*v1.Result)) plan.Item { return failed(6, badStatus, change...) }
 	late := func(r *v1.Result) { hourAgo(r); gaveUp(r); tenMinutes(r) }
 	bad6, badBefore, copiedA := bad(), failing(wrote("a"), "BadStatus"), copied(wrote("a"))
 	edited := func(body string) status.Entry { return drifted(wrote(body), fingerprint) }
-	driftedB, bad1 := drifted(wrote("b"), "older"), failure(1, badStatus)
+	driftedB, bad1 := drifted(wrote("b"), "older"), failed(1, badStatus)
 	copiedBad, failsA1 := copied(failing(none, "BadStatus")), notes(ill("a", "BadStatus", 1), "BadStatus")
 	drops, removes, keepsIt := notes(dropped()), writes("-", dropped()), notes(dropped(), "KeyExists")
 	explains, refuses := notes(anything()), expectation{outcome: plan.Refused}
@@ -173,7 +173,7 @@ func TestPlan(t *testing.T) {
 	}
 	filled := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("URL", "")))
 	refilled := writes("a", filled, "Pinned")
-	mismatch := failure(6, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
+	mismatch := failed(6, v1.FailureClass_FAILURE_CLASS_DIGEST_MISMATCH)
 	offeredToo := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("Available", digest("c"))))
 	stillOffered := HaveKeyWithValue(theKey, And(HaveField("SHA256", digest("a")), HaveField("Available", digest("b"))))
 	waits := func(body string) OmegaMatcher {
@@ -248,7 +248,7 @@ func TestPlan(t *testing.T) {
 		"older":             {mine.wrote("a"), content(4, "b"), tooLate},
 		"older, remembered": {mine.wrote("a").seen(plan.FromPatch), content(4, "b"), tooLate},
 		"again":             {mine.wrote("a"), content(5, "a"), unchanged},
-		"again, failure":    {absent.failing("BadStatus"), failure(5, badStatus), says("BadStatus")},
+		"again, failure":    {absent.failing("BadStatus"), failed(5, badStatus), says("BadStatus")},
 		"again, obstacle":   {absent.failing("Immutable"), content(5, "b"), says("Immutable")},
 		"again, too large":  {absent.failing("BodyTooLarge"), content(5, "b"), says("BodyTooLarge")},
 		"again, rejected":   {absent.failing("WriteFailed"), content(5, "b"), says("WriteFailed")},
@@ -256,7 +256,7 @@ func TestPlan(t *testing.T) {
 		"again, long well":  {mine.noted(since(wrote("a"), noon.Add(-time.Hour))), content(5, "a"), unchanged},
 		"again, recovery":   {mine.noted(since(wrote("a"), noon)), content(5, "a"), says("Recovered")},
 		"again, went well":  {absent.failing("BadStatus"), content(5, "b"), writes("b", well("b", 5, ""), "Recovered")},
-		"again, went wrong": {mine.wrote("a"), failure(5, badStatus), unchanged},
+		"again, went wrong": {mine.wrote("a"), failed(5, badStatus), unchanged},
 		"later stream":      {mine.wrote("a"), epochs(content(1, "b"), epoch+1), writes("b", anything())},
 		"earlier stream":    {mine.wrote("a"), epochs(content(99, "b"), epoch-1), tooLate},
 
@@ -284,7 +284,7 @@ func TestPlan(t *testing.T) {
 		// Failures.
 		"first failure":             {asking(), bad6, fails("", "BadStatus")},
 		"failure after a body":      {mine.wrote("a"), bad6, fails("a", "BadStatus")},
-		"other failure":             {absent.failing("BadStatus"), failure(6, timeout), fails("", "Timeout")},
+		"other failure":             {absent.failing("BadStatus"), failed(6, timeout), fails("", "Timeout")},
 		"same failure":              {absent.failing("BadStatus"), bad(hourAgo), unchanged},
 		"tried, other status":       {absent.noted(tried(404)), bad(hourAgo), unchanged},
 		"same failure, gave up":     {absent.failing("BadStatus"), bad(hourAgo, gaveUp), fails("", "BadStatus")},
@@ -297,8 +297,8 @@ func TestPlan(t *testing.T) {
 		"tried again":               {absent.noted(givenUp(503, true)), bad(hourAgo, tenMinutes), fails("", "BadStatus")},
 		"same failure, later start": {absent.failing("BadStatus"), bad6, notes(ill("", "BadStatus", 6))},
 		"same failure, audit":       {absent.failing("BadStatus"), bad(audit), unchanged},
-		"failure of a new URL":      {mine.noted(failing(oldURL, "BadStatus")), failure(6, timeout), fails("a", "Timeout")},
-		"unknown class":             {asking(), failure(6, 99), fails("", "Unknown")},
+		"failure of a new URL":      {mine.noted(failing(oldURL, "BadStatus")), failed(6, timeout), fails("a", "Timeout")},
+		"unknown class":             {asking(), failed(6, 99), fails("", "Unknown")},
 		"failure, unknown, unread":  {unknown, bad6, needsValues},
 		"failure, unknown, absent":  {unknown.empty(), bad6, fails("", "BadStatus")},
 		"failure, unknown, present": {unknown.holding("x"), bad6, keyExists(6)},
@@ -407,7 +407,7 @@ func TestConfirmed(t *testing.T) {
 		p, _ := object.plan(plan.Planner{}, item)
 		return p.Decisions[0].Outcome, p.Empty()
 	}
-	for _, item := range []plan.Item{failure(6, badStatus), content(6, "b"), unmodified(6, "a")} {
+	for _, item := range []plan.Item{failed(6, badStatus), content(6, "b"), unmodified(6, "a")} {
 		outcome, empty := decided(item)
 		g.Expect(outcome).To(Equal(plan.Late), "%v", item.Result.GetOutcome())
 		g.Expect(empty).To(BeTrue(), "%v", item.Result.GetOutcome())
@@ -415,11 +415,11 @@ func TestConfirmed(t *testing.T) {
 	for late, want := range map[time.Duration]plan.Outcome{
 		time.Minute: plan.Late, time.Minute + time.Second: plan.Written,
 	} {
-		restored := failure(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
+		restored := failed(6, badStatus, func(r *v1.Result) { r.ObservedAt = timestamppb.New(noon.Add(late)) })
 		outcome, _ := decided(restored)
 		g.Expect(outcome).To(Equal(want), "an older fence %s later, as from a restored stream", late)
 	}
-	outcome, _ := decided(failure(8, badStatus))
+	outcome, _ := decided(failed(8, badStatus))
 	g.Expect(outcome).To(Equal(plan.Written), "a later failure")
 }
 

@@ -5,8 +5,7 @@ import (
 	"slices"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -98,7 +97,7 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 	if was != nil {
 		since = was.Since
 	}
-	reason := pipeline.Reason(v1.FailureClass_FAILURE_CLASS_INVALID_ANNOTATION)
+	reason := failure.Reason(failure.InvalidAnnotation)
 	b.status.Problem = &status.Problem{
 		Error: reason, Message: text, Since: since, Annotation: annotation.Asker(b.object.Request.Annotation),
 	}
@@ -118,7 +117,7 @@ func (b *builder) explainForeign(i Item, pairs []annotation.Pair) (changed bool)
 		if entry.Copied(b.object.UID) {
 			entry = status.Entry{}
 		}
-		next := failing(entry, pair.URL, pipeline.Reason(keyExists), i.observed())
+		next := failing(entry, pair.URL, failure.Reason(failure.KeyExists), i.observed())
 		next.GaveUp, next.Explanation = true, &status.Explanation{Message: sentence.KeyExists(pair.Key)}
 		if !sameFailure(entry, next) {
 			b.set(pair.Key, next)

@@ -134,7 +134,7 @@ func expectNothingWritten(t *testing.T, object known, item plan.Item) {
 // A failure does not inherit its start from KeyExists.
 func TestAFailureOfAFormerlyForeignKeyStartsNow(t *testing.T) {
 	free := asking().noted(failing(status.Entry{Fence: fence(4)}, "KeyExists"))
-	_, s := planned(t, free.object(), failure(7, timeout))
+	_, s := planned(t, free.object(), failed(7, timeout))
 	NewWithT(t).Expect(s.Keys[theKey]).To(And(HaveField("Error", "Timeout"),
 		HaveField("Since", BeTemporally("==", noon))))
 }
@@ -198,11 +198,11 @@ func TestAProblemOutlastsOtherResults(t *testing.T) {
 func TestEntriesAreExplained(t *testing.T) {
 	short := failing(status.Entry{}, "BadStatus")
 	short.GaveUp, short.Explanation = true, nil
-	repeated := failure(6, badStatus, hourAgo, gaveUp, again)
+	repeated := failed(6, badStatus, hourAgo, gaveUp, again)
 	p, s := planned(t, asking().noted(short).object(), repeated)
 	NewWithT(t).Expect(p.Decisions[0].Outcome).To(Equal(plan.Written))
 	NewWithT(t).Expect(s.Keys[theKey].Why().HTTPStatus).To(BeEquivalentTo(503))
-	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failure(7, badStatus, hourAgo, gaveUp, again))
+	expectNothingWritten(t, asking().noted(s.Keys[theKey]).object(), failed(7, badStatus, hourAgo, gaveUp, again))
 	full := asking().annotated("example.com/large", strings.Repeat("x", 256<<10-250)).noted(short)
 	expectNothingWritten(t, full.object(), repeated)
 	shared := asking().noted(short).object() // another installation takes the room
@@ -220,16 +220,16 @@ func TestAFailureThatOnlyAnEditFixesIsMarked(t *testing.T) {
 	short := failing(status.Entry{}, "AddressDenied")
 	short.GaveUp, short.Explanation = true, &status.Explanation{HTTPStatus: 503}
 	for _, entry := range []status.Entry{{}, short} {
-		_, s := planned(t, asking().noted(entry).object(), failure(6, badStatus, hourAgo, gaveUp, forbidden))
+		_, s := planned(t, asking().noted(entry).object(), failed(6, badStatus, hourAgo, gaveUp, forbidden))
 		NewWithT(t).Expect(s.Keys[theKey].Why().Terminal).To(BeTrue())
 		object := asking().noted(s.Keys[theKey]).object()
-		expectNothingWritten(t, object, failure(7, badStatus, hourAgo, gaveUp, forbidden))
+		expectNothingWritten(t, object, failed(7, badStatus, hourAgo, gaveUp, forbidden))
 	}
 }
 
 // A batch for one key has the same outcome in any order.
 func TestPlanOfSeveral(t *testing.T) {
-	items := []plan.Item{failure(9, timeout), content(8, "c"), failure(7, badStatus), content(6, "b")}
+	items := []plan.Item{failed(9, timeout), content(8, "c"), failed(7, badStatus), content(6, "b")}
 	g := NewWithT(t)
 	p, s := planned(t, asking().object(), items...)
 	g.Expect(p.Values[theKey].Body).To(BeEquivalentTo("c"), "the newest body")
@@ -256,7 +256,7 @@ func TestRepeatedEventsAreTheSame(t *testing.T) {
 		object fixture
 		item   plan.Item
 	}{
-		"failure":  {asking(), failure(6, badStatus)},
+		"failure":  {asking(), failed(6, badStatus)},
 		"recovery": {asking().failing("Timeout"), content(6, "b")},
 		"foreign":  {asking().ownedBy("person"), content(6, "b")},
 		"refused":  {asking().behind(apiserver.Immutable), content(6, "b")},

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation/duration"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
@@ -226,7 +227,7 @@ func (s *Selection) Failures(ctx context.Context, client *operate.Client) iter.S
 // Parse checks the fields, and sets the times of the filter. An error begins with the name of the field, in lower case.
 func (s *Selection) Parse(now time.Time) (err error) {
 	s.Host = strings.ToLower(s.Host)
-	if s.Reason != "" && pipeline.ClassOf(s.Reason) == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+	if s.Reason != "" && failure.ClassOf(s.Reason) == failure.Unspecified {
 		return fmt.Errorf("reason: %q is not one of %s", s.Reason, strings.Join(Reasons(), ", "))
 	}
 	if s.Since, err = moment("since", s.SinceText, now); err != nil {
@@ -259,7 +260,7 @@ func moment(field, text string, now time.Time) (time.Time, error) {
 func Reasons() []string {
 	var all []string
 	for n := int32(1); v1.FailureClass_name[n] != ""; n++ {
-		all = append(all, pipeline.Reason(v1.FailureClass(n)))
+		all = append(all, failure.Reason(v1.FailureClass(n)))
 	}
 	return all
 }

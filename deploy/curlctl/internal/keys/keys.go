@@ -104,7 +104,7 @@ type Filter struct {
 // Selects reports whether the filter selects a key.
 func (f Filter) Selects(k *Key) bool {
 	return (f.Namespace == "" || k.Namespace == f.Namespace) && (f.Name == "" || k.Name == f.Name) &&
-		(f.Host == "" || k.Host == strings.ToLower(f.Host) || pipeline.HostIs(string(k.URL), f.Host)) &&
+		(f.Host == "" || k.Host == strings.ToLower(f.Host) || weburl.HostIs(string(k.URL), f.Host)) &&
 		(f.Reason == "" || k.Reason == f.Reason) &&
 		(!f.NotGood || !k.Good()) && (!f.Stale || k.Stale) && (!f.HeldBack || k.State == keystate.HeldBack)
 }

@@ -151,7 +151,7 @@ func (r Refetch) Words() []string {
 
 // selects reports whether a URL has the host and the prefix.
 func (r Refetch) selects(raw string) bool {
-	if r.Host != "" && !pipeline.HostIs(raw, r.Host) {
+	if r.Host != "" && !weburl.HostIs(raw, r.Host) {
 		return false
 	}
 	if r.URL == "" {

@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/keystate"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -247,7 +246,7 @@ func (in Input) isTerminal(s watchv1.SourceStatus) bool {
 }
 
 func isImmutable(s watchv1.SourceStatus) bool {
-	return s.Reason == pipeline.Reason(v1.FailureClass_FAILURE_CLASS_IMMUTABLE)
+	return s.Reason == failure.Reason(failure.Immutable)
 }
 
 // first returns the first source that matches, or nil.
@@ -278,7 +277,7 @@ func (in Input) failures(sources []watchv1.SourceStatus, passes func(watchv1.Sou
 		if s.GaveUp && s.NextTry != nil {
 			part += ", next try at " + s.NextTry.UTC().Format("15:04") + " UTC"
 		}
-		if cause := sentence.WhyEmpty(pipeline.ClassOf(s.Reason)); cause != "" {
+		if cause := sentence.WhyEmpty(failure.ClassOf(s.Reason)); cause != "" {
 			part += " [" + cause + "]"
 		}
 		parts = append(parts, part)

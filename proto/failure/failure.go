@@ -1,10 +1,12 @@
-package pipeline
+// Package failure has the vocabulary of failures: classes, details, reasons, retries and when a key is stale.
+package failure
 
 import (
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
@@ -31,7 +33,7 @@ const (
 // subject and the value of metric labels: FAILURE_CLASS_KEY_EXISTS is KeyExists.
 func Reason(c v1.FailureClass) string {
 	name, known := v1.FailureClass_name[int32(c)]
-	if !known || c == v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+	if !known || c == Unspecified {
 		return "Unknown"
 	}
 	var reason strings.Builder
@@ -51,29 +53,21 @@ func ClassOf(reason string) v1.FailureClass {
 			return c
 		}
 	}
-	return v1.FailureClass_FAILURE_CLASS_UNSPECIFIED
-}
-
-// CauseName returns the name of a cause in metric labels and traces, such as refresh.
-func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
-
-// WaitsForName returns the name of an obstacle in metric labels and logs, such as shared_get.
-func WaitsForName(w v1.WaitsFor) string {
-	return strings.ToLower(strings.TrimPrefix(w.String(), "WAITS_FOR_"))
+	return Unspecified
 }
 
 // ofGETs has the classes of failed GETs, and whether all failures of a class are retried.
 var ofGETs = map[v1.FailureClass]bool{
-	v1.FailureClass_FAILURE_CLASS_ADDRESS_DENIED:     false,
-	v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         true,
-	v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     true,
-	v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         true,
-	v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
-	v1.FailureClass_FAILURE_CLASS_TOO_MANY_REDIRECTS: false,
-	v1.FailureClass_FAILURE_CLASS_BAD_STATUS:         false,
-	v1.FailureClass_FAILURE_CLASS_BODY_TOO_LARGE:     false,
-	v1.FailureClass_FAILURE_CLASS_BAD_RESPONSE:       false,
-	v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
+	AddressDenied:     false,
+	DNSFailed:         true,
+	ConnectFailed:     true,
+	TLSFailed:         true,
+	Timeout:           true,
+	TooManyRedirects:  false,
+	BadStatus:         false,
+	BodyTooLarge:      false,
+	BadResponse:       false,
+	CredentialsFailed: true,
 }
 
 // GETFailures returns the classes of failed GETs.
@@ -83,15 +77,15 @@ func GETFailures() []v1.FailureClass { return slices.Sorted(maps.Keys(ofGETs)) }
 // limit in a row. If not, the key waits for its next refresh or recheck, and a dead letter holds
 // the failure.
 func Retries(f *v1.Failure, attempts, limit uint32) bool {
-	if attempts >= limit || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP {
+	if attempts >= limit || f.GetDetail() == PlainHTTP {
 		return false
 	}
-	if f.GetClass() == v1.FailureClass_FAILURE_CLASS_BAD_STATUS {
-		return f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER || retryStatus(int(f.GetStatusCode()))
+	if f.GetClass() == BadStatus {
+		return f.GetDetail() == RetryAfter || retryStatus(int(f.GetStatusCode()))
 	}
 	// A busy fetcher exceeds the time limit of a cheap rule, too.
-	return ofGETs[f.GetClass()] || f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_CUT_OFF ||
-		f.GetDetail() == v1.FailureDetail_FAILURE_DETAIL_COSTLY
+	return ofGETs[f.GetClass()] || f.GetDetail() == CutOff ||
+		f.GetDetail() == Costly
 }
 
 // retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,
@@ -104,4 +98,27 @@ func retryStatus(code int) bool {
 		return false
 	}
 	return code >= 500 && code < 600
+}
+
+// StaleIntervals is the number of intervals without a successful fetch after which a key is stale.
+const StaleIntervals = 3
+
+// StaleDue reports whether the last successful fetch of a key with that interval is more than
+// StaleIntervals ago, according to the payload of its timer.
+func StaleDue(due *v1.Due, interval time.Duration, now time.Time) bool {
+	switch {
+	case interval <= 0:
+		return false
+	case due.GetFreshUntil() != nil: // one interval after the last successful fetch
+		return now.Sub(due.GetFreshUntil().AsTime()) > (StaleIntervals-1)*interval
+	case due.GetFirstFailedAt() != nil:
+		return FailsForLong(due.GetFirstFailedAt().AsTime(), interval, now)
+	}
+	return false
+}
+
+// FailsForLong reports whether a key with that interval is stale because it has been failing since
+// that time.
+func FailsForLong(since time.Time, interval time.Duration, now time.Time) bool {
+	return interval > 0 && !since.IsZero() && now.Sub(since) > StaleIntervals*interval
 }

@@ -1,11 +1,11 @@
-package pipeline_test
+package failure_test
 
 import (
 	"regexp"
 	"testing"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 func TestReasons(t *testing.T) {
@@ -14,7 +14,7 @@ func TestReasons(t *testing.T) {
 	seen := map[string]v1.FailureClass{}
 	for n, name := range v1.FailureClass_name {
 		class := v1.FailureClass(n)
-		reason := pipeline.Reason(class)
+		reason := failure.Reason(class)
 		if !camelCase.MatchString(reason) {
 			t.Errorf("%s has the reason %q, which is not CamelCase", name, reason)
 		}
@@ -22,15 +22,15 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%s and %s share the reason %q", name, other, reason)
 		}
 		seen[reason] = class
-		if got := pipeline.ClassOf(reason); got != class {
+		if got := failure.ClassOf(reason); got != class {
 			t.Errorf("ClassOf(%q) = %s, want %s", reason, got, name)
 		}
 	}
-	if got := pipeline.Reason(99); got != "Unknown" {
+	if got := failure.Reason(99); got != "Unknown" {
 		t.Errorf("Reason(99) = %q: a newer version's class must have a reason", got)
 	}
 	for _, unknown := range []string{"", "timeout", "Nonsense", "Unknown"} {
-		if got := pipeline.ClassOf(unknown); got != v1.FailureClass_FAILURE_CLASS_UNSPECIFIED {
+		if got := failure.ClassOf(unknown); got != failure.Unspecified {
 			t.Errorf("ClassOf(%q) = %s", unknown, got)
 		}
 	}
@@ -39,16 +39,16 @@ func TestReasons(t *testing.T) {
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	retried := map[v1.FailureClass]bool{
-		v1.FailureClass_FAILURE_CLASS_DNS_FAILED:         true,
-		v1.FailureClass_FAILURE_CLASS_CONNECT_FAILED:     true,
-		v1.FailureClass_FAILURE_CLASS_TLS_FAILED:         true,
-		v1.FailureClass_FAILURE_CLASS_TIMEOUT:            true,
-		v1.FailureClass_FAILURE_CLASS_CREDENTIALS_FAILED: true,
+		failure.DNSFailed:         true,
+		failure.ConnectFailed:     true,
+		failure.TLSFailed:         true,
+		failure.Timeout:           true,
+		failure.CredentialsFailed: true,
 	}
 	for n := range v1.FailureClass_name {
 		f := &v1.Failure{Class: v1.FailureClass(n)}
 		expectRetries(t, f, retried[f.GetClass()])
-		if f.StatusCode = 503; pipeline.Retries(f, 3, 3) || pipeline.Retries(f, 0, 0) {
+		if f.StatusCode = 503; failure.Retries(f, 3, 3) || failure.Retries(f, 0, 0) {
 			t.Errorf("%s is retried after the last attempt", f)
 		}
 	}
@@ -59,24 +59,24 @@ func TestRetries(t *testing.T) {
 		500: true, 502: true, 503: true, 504: true, 520: true, 599: true,
 		501: false, 505: false, 600: false, -1: false,
 	} {
-		expectRetries(t, &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, StatusCode: status}, want)
+		expectRetries(t, &v1.Failure{Class: failure.BadStatus, StatusCode: status}, want)
 	}
 	for detail, want := range map[v1.FailureDetail]bool{
-		v1.FailureDetail_FAILURE_DETAIL_CUT_OFF: true, v1.FailureDetail_FAILURE_DETAIL_COSTLY: true,
-		v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP: false, v1.FailureDetail_FAILURE_DETAIL_NOT_JSON: false,
-		v1.FailureDetail_FAILURE_DETAIL_INAPPLICABLE: false, v1.FailureDetail_FAILURE_DETAIL_NOT_CERTIFICATES: false,
+		failure.CutOff: true, failure.Costly: true,
+		failure.NotHTTP: false, failure.NotJSON: false,
+		failure.Inapplicable: false, failure.NotCertificates: false,
 	} {
-		f := &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Detail: detail, StatusCode: 503}
+		f := &v1.Failure{Class: failure.ContentRejected, Detail: detail, StatusCode: 503}
 		expectRetries(t, f, want)
 	}
 	expectRetries(t, &v1.Failure{ // a server without TLS
-		Class: v1.FailureClass_FAILURE_CLASS_TLS_FAILED, Detail: v1.FailureDetail_FAILURE_DETAIL_PLAIN_HTTP,
+		Class: failure.TLSFailed, Detail: failure.PlainHTTP,
 	}, false)
 }
 
 func expectRetries(t *testing.T, f *v1.Failure, want bool) {
 	t.Helper()
-	if got := pipeline.Retries(f, 1, 3); got != want {
+	if got := failure.Retries(f, 1, 3); got != want {
 		t.Errorf("Retries(%s) = %t", f, got)
 	}
 }

@@ -1,4 +1,4 @@
-package pipeline_test
+package failure_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/failure"
 )
 
 // A key is stale more than three intervals after its last successful fetch, and never without an
@@ -24,17 +24,17 @@ func TestStale(t *testing.T) {
 	}{
 		"no interval":       {&v1.Due{FreshUntil: ago(time.Hour)}, 0, false},
 		"nothing known":     {&v1.Due{}, interval, false},
-		"was due long ago":  {&v1.Due{FreshUntil: ago((pipeline.StaleIntervals-1)*interval + 1)}, interval, true},
-		"just not yet":      {&v1.Due{FreshUntil: ago((pipeline.StaleIntervals - 1) * interval)}, interval, false},
-		"fails for long":    {&v1.Due{FirstFailedAt: ago(pipeline.StaleIntervals*interval + 1)}, interval, true},
-		"not for so long":   {&v1.Due{FirstFailedAt: ago(pipeline.StaleIntervals * interval)}, interval, false},
+		"was due long ago":  {&v1.Due{FreshUntil: ago((failure.StaleIntervals-1)*interval + 1)}, interval, true},
+		"just not yet":      {&v1.Due{FreshUntil: ago((failure.StaleIntervals - 1) * interval)}, interval, false},
+		"fails for long":    {&v1.Due{FirstFailedAt: ago(failure.StaleIntervals*interval + 1)}, interval, true},
+		"not for so long":   {&v1.Due{FirstFailedAt: ago(failure.StaleIntervals * interval)}, interval, false},
 		"fails, good since": {&v1.Due{FirstFailedAt: ago(time.Hour), FreshUntil: ago(0)}, interval, false},
 	} {
-		if got := pipeline.StaleDue(tt.due, tt.interval, now); got != tt.want {
+		if got := failure.StaleDue(tt.due, tt.interval, now); got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-	if pipeline.FailsForLong(now.Add(-time.Hour), 0, now) || pipeline.FailsForLong(time.Time{}, interval, now) {
+	if failure.FailsForLong(now.Add(-time.Hour), 0, now) || failure.FailsForLong(time.Time{}, interval, now) {
 		t.Error("stale without an interval or a first failure")
 	}
 }
