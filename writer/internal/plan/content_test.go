@@ -6,7 +6,9 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -78,5 +80,21 @@ func TestAPageReplacesOnlyAPage(t *testing.T) {
 				"set curl-allow-html to true if the page is meant "+
 				"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#9]")), name)
 		}
+	}
+}
+
+// The dead letter of the page could not be stored.
+func TestAPageIsStillNewWhenItsMessageIsRetried(t *testing.T) {
+	g := NewWithT(t)
+	o := asking().wrote("{}").ownedBy(annotation.FieldManager).holding("{}").object()
+	o.Pages = map[string]bool{theKey: false}
+	for fence, isNew := range map[uint64]bool{9: true, 10: false} {
+		first, _ := o.plan(plan.Planner{}, content(9, page))
+		later := o
+		later.Object = new(*o.Object)
+		later.Status = suitetest.Sure(status.Parse(first.Status))
+		again, _ := later.plan(plan.Planner{}, content(fence, page))
+		d := again.Decisions[0]
+		g.Expect([]any{d.Outcome, d.NewPage}).To(Equal([]any{plan.Refused, isNew}), "%d", fence)
 	}
 }

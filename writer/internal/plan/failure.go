@@ -98,7 +98,8 @@ func (b *builder) recordObstacle(i Item, outcome Outcome, class v1.FailureClass)
 	note := obstacleNote(i, next, b.memory.Obstacle)
 	next.Explanation = &status.Explanation{Message: note}
 	changed := !sameFailure(entry, next)
-	decision := Decision{Outcome: outcome, NewPage: changed && class == failure.ContentRejected}
+	again := entry.Fence.Compare(i.Fence) == 0 // perhaps because the dead letter of the page could not be stored
+	decision := Decision{Outcome: outcome, NewPage: class == failure.ContentRejected && (changed || again)}
 	if changed || class == failure.WriteFailed {
 		decision.Events = []Event{failureEvent(i, next, actionWrite, note)}
 	}
