@@ -27,7 +27,7 @@ func newMetrics(set *metric.Set, cfg Config, slots *throttle.Throttle) *engine.M
 		Name: "hosts",
 		Help: "Hosts by state: paused (by Retry-After), queued (keys wait for a slot), " +
 			"active (with running GETs). Each in the first state that applies.",
-		Labels: []metric.Label{metric.Of("state", throttle.States()...)},
+		Labels: []metric.Label{metric.Labeled("state", throttle.States()...)},
 	})
 	return m
 }

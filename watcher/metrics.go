@@ -45,7 +45,7 @@ type metrics struct {
 	reconciler *reconcile.Metrics
 	sessions   *session.Metrics
 	audit      *audit.Metrics
-	calls      *kube.Calls
+	calls      *kube.RequestMetrics
 	events     *prometheus.CounterVec
 	leader     prometheus.Gauge
 	lease      prometheus.Gauge
@@ -58,7 +58,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.reconciler, m.sessions = reconcile.NewMetrics(m.own), session.NewMetrics(m.own, m.standard)
 	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
-		metric.Of("kind", informer.EventKinds()...))
+		metric.Labeled("kind", informer.EventKinds()...))
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
@@ -86,7 +86,7 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 		metric.Definition{
 			Name:   "keys",
 			Help:   "Requested keys by state (see the diagram in architecture.md).",
-			Labels: []metric.Label{metric.Of("state", keystate.States()...)},
+			Labels: []metric.Label{metric.Labeled("state", keystate.States()...)},
 		},
 		metric.Definition{
 			Name: "stale_keys", Help: "Keys without a good fetch for three of their intervals, whatever their state.",
@@ -135,11 +135,11 @@ func (k keys) count() []map[string]float64 {
 	now := k.now()
 	for o := range k.all() {
 		for _, pair := range o.Request.Pairs {
-			key, shown := wantindex.KeyOf(o.NamespacedName, pair.Key), o.Shown(pair.Key)
+			key, shown := wantindex.KeyOf(o.NamespacedName, pair.Key), o.View(pair.Key)
 			var streams *keystate.Streams
 			if w, found := k.index.Want(key); found {
 				streams = &keystate.Streams{Wanted: true, WantedAt: w.At, Taken: true, Stale: w.Stale}
-				streams.Newest, streams.Audited = k.notLanding(key)
+				streams.Newest, streams.NotLanding = k.notLanding(key)
 			}
 			c := keystate.Of(o.Spec(pair), &shown, streams, now)
 			states[string(c.State)]++

@@ -74,7 +74,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	defer clients.Close()
-	p, err := newParts(rt, c, at, clients, metrics)
+	p, err := newService(rt, c, at, clients, metrics)
 	if err != nil {
 		return err
 	}
@@ -108,21 +108,21 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 	return group.Wait()
 }
 
-// parts are created by newParts.
-type parts struct {
+// service are created by newParts.
+type service struct {
 	objects  *informer.Informer[*annotated.Object]
 	quota    *quota.Quota
 	sessions *session.Runner
 	export   *exporter.Exporter
 	metrics  *metrics
 	// cache is ready once the objects are listed, and streams while a session publishes.
-	cache, streams *process.Part
+	cache, streams *process.HealthPart
 }
 
-// newParts creates the parts in order: a part comes after the parts that it uses.
-func newParts(
+// newService creates the parts in order: a part comes after the parts that it uses.
+func newService(
 	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
-) (*parts, error) {
+) (*service, error) {
 	grammar, err := annotation.New(c.Selection.Grammar)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func newParts(
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	p := &parts{metrics: metrics, cache: rt.Health.Part("configmaps"), streams: rt.Health.Part("streams")}
+	p := &service{metrics: metrics, cache: rt.Health.Part("configmaps"), streams: rt.Health.Part("streams")}
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: at.wall.Now}
 	p.objects = informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
@@ -168,13 +168,13 @@ func newParts(
 }
 
 // changed passes on a changed object. The watch begins after newParts.
-func (p *parts) changed(name types.NamespacedName, live bool) {
+func (p *service) changed(name types.NamespacedName, live bool) {
 	p.quota.Changed()
 	p.sessions.Changed(name, live)
 }
 
 // lead is the work of the leader, which also exports the state of the pipeline.
-func (p *parts) lead(ctx context.Context) error {
+func (p *service) lead(ctx context.Context) error {
 	p.metrics.leader.Set(1)
 	defer p.metrics.leader.Set(0)
 	var exports sync.WaitGroup

@@ -63,7 +63,7 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.apply(w.content(due(w.want(cm, "mydata", url)), page))
 		Expect(w.get("cm").Data).To(HaveKeyWithValue("mydata", `{"good":true}`))
 		letter := new(v1.DeadLetter)
-		Expect(proto.Unmarshal(natstest.Messages(GinkgoTB(), w.js, pipeline.Failures)[0].Data, letter)).To(Succeed())
+		Expect(proto.Unmarshal(natstest.Messages(GinkgoTB(), w.js, pipeline.DeadLetters)[0].Data, letter)).To(Succeed())
 		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(string(letter.GetSnippet())).To(Equal(page))
 	})

@@ -94,7 +94,7 @@ type metrics struct {
 	own, standard *metric.Set
 
 	applier *apply.Metrics
-	calls   *kube.Calls
+	calls   *kube.RequestMetrics
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {

@@ -234,7 +234,8 @@ func explained(err error) string {
 func compiled(w *watchv1.Watcher) corev1.ConfigMap {
 	return corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.Namespace, Name: w.ConfigMapName(), Labels: w.Labels, Annotations: w.Asks(annotation.DefaultKey),
+			Namespace: w.Namespace, Name: w.ConfigMapName(), Labels: w.Labels,
+			Annotations: w.AnnotationsFor(annotation.DefaultKey),
 		},
 		Data: w.Spec.ConfigData, BinaryData: w.Spec.ConfigBinaryData,
 	}

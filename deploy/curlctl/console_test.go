@@ -357,10 +357,10 @@ var _ = Describe("The console", func() {
 		}
 		Expect(b.page("/failures")).To(ContainSubstring("cm-001"))
 		Expect(b.page("/doctor")).To(ContainSubstring(pipeline.Requests))
-		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		Expect(w.js.DeleteStream(ctx, pipeline.DeadLetters)).To(Succeed())
 		code, text := b.at("/failures")
 		Expect(code).To(Equal(http.StatusServiceUnavailable))
-		Expect(text).To(And(ContainSubstring(pipeline.Failures), ContainSubstring("curlctl setup")))
+		Expect(text).To(And(ContainSubstring(pipeline.DeadLetters), ContainSubstring("curlctl setup")))
 	})
 
 	It("allows links from other sites, but no other requests", func(ctx SpecContext) {

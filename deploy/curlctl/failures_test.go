@@ -169,7 +169,7 @@ var _ = Describe("failures", func() {
 		}
 		Expect(w.ok(ctx, "replay", "--host=nosuch")).
 			To(Equal("No failures match. `curlctl failures --summary` shows reasons and hosts.\n"))
-		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		Expect(w.js.DeleteStream(ctx, pipeline.DeadLetters)).To(Succeed())
 		r := w.run(ctx, "failures")
 		Expect(r.code).To(Equal(5))
 		Expect(r.err).To(ContainSubstring("curlctl setup"))

@@ -41,7 +41,7 @@ func handOverCommand(o *options) *cobra.Command {
 			state, _ := status.Parse(object.Annotations[annotation.StatusKey]) // an unreadable one counts as empty
 			found := 0
 			for key, entry := range state.Keys {
-				if entry.Annotation == annotation.Asker(from) {
+				if entry.Annotation == annotation.NameInStatus(from) {
 					entry.Annotation, found = to, found+1
 					state.Keys[key] = entry
 				}

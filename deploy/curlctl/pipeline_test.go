@@ -143,7 +143,7 @@ var _ = Describe("The pipeline", func() {
 
 	It("is set up, compared and examined", func(ctx SpecContext) {
 		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
-		Expect(w.js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		Expect(w.js.DeleteStream(ctx, pipeline.DeadLetters)).To(Succeed())
 		r := w.run(ctx, "setup", "--dry-run")
 		Expect(r.code).To(Equal(7))
 		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))

@@ -194,7 +194,7 @@ var _ = DescribeTable("An interrupt ends, with an error and exit code 6,", func(
 // lastSequences returns the last sequences of the streams.
 func (w *world) lastSequences(ctx context.Context) (all []uint64) {
 	GinkgoHelper()
-	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
 		stream := suitetest.Must(w.js.Stream(ctx, name))
 		all = append(all, stream.CachedInfo().State.LastSeq)
 	}

@@ -149,9 +149,9 @@ func New(o Options) (*Grammar, error) {
 // Keys returns the accepted annotation keys, in order of precedence.
 func (g *Grammar) Keys() []string { return slices.Clone(g.keys) }
 
-// Asker returns the name that a status entry has for an annotation key: the same, or empty for both
+// NameInStatus returns the name that a status entry has for an annotation key: the same, or empty for both
 // spellings of the default.
-func Asker(key string) string {
+func NameInStatus(key string) string {
 	if key == DefaultKey || key == LegacyKey {
 		return ""
 	}
@@ -160,7 +160,7 @@ func Asker(key string) string {
 
 // Accepts reports whether an accepted annotation key has this name in a status.
 func (g *Grammar) Accepts(asker string) bool {
-	return slices.ContainsFunc(g.keys, func(key string) bool { return Asker(key) == asker })
+	return slices.ContainsFunc(g.keys, func(key string) bool { return NameInStatus(key) == asker })
 }
 
 // Find returns the annotation that asks for data, and its value. If several accepted spellings are

@@ -31,7 +31,7 @@ func (g *Grammar) Concerns(o metav1.Object) bool {
 func (g *Grammar) unknown(annotation string) bool {
 	prefix, name := cutPrefix(annotation)
 	switch {
-	case annotation == StatusKey, Asker(annotation) == "", slices.Contains(g.keys, annotation):
+	case annotation == StatusKey, NameInStatus(annotation) == "", slices.Contains(g.keys, annotation):
 		return false
 	case !slices.Contains(g.prefixes, prefix):
 		return (prefix == "" || nearest(prefix, g.prefixes, maxPrefixTypos) != "") && g.nearest(name) != ""

@@ -43,7 +43,7 @@ func (g *Grammar) refresh(value string, request *Request) error {
 		switch {
 		case err != nil || interval < 0:
 			return invalidOption(RefreshName, word(value, field), "is not a duration such as 10m")
-		case keyed && !request.Names(key):
+		case keyed && !request.Mentions(key):
 			request.orphan(RefreshName, "", quotable(key))
 			continue
 		case seen[key]:
@@ -125,7 +125,7 @@ func digests(value string, request Request) (map[string]string, error) {
 		return nil, invalidOption(SHA256Name, malformed, "does not match expected format key=<64 hexadecimal digits>")
 	}
 	for key, digest := range all {
-		if !request.Names(key) {
+		if !request.Mentions(key) {
 			return nil, invalidOption(SHA256Name, word(value, key+"="+digest),
 				"has a digest for key "+key+", which is not requested")
 		}
@@ -153,10 +153,10 @@ func expressions(options map[string]string, request *Request) error {
 			switch {
 			case !found || keyMistake(key) != "":
 				return invalid(where + ": it does not begin with key=")
-			case !request.Names(key) && name == SelectName:
+			case !request.Mentions(key) && name == SelectName:
 				request.orphan(name, where, key)
 				continue
-			case !request.Names(key): // its author relies on a check that would never happen
+			case !request.Mentions(key): // its author relies on a check that would never happen
 				return invalid(where + ": key " + key + " is not requested")
 			}
 			if slices.Contains(request.Rejected, key) { // one mistake is enough

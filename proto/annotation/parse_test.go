@@ -267,11 +267,12 @@ func TestABadPairDoesNotAffectOthers(t *testing.T) {
 		if problem.Text != "annotation curl-me-that, pair "+want {
 			t.Errorf("%s: got %s", bad, problem.Text)
 		}
-		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 || !request.Names("a") || !request.Names("c") ||
-			request.Names("d") || request.Names("") {
+		if _, asked := request.URL("b"); asked || len(request.Pairs) != 2 ||
+			!request.Mentions("a") || !request.Mentions("c") ||
+			request.Mentions("d") || request.Mentions("") {
 			t.Errorf("%s: asks for %v", bad, request.Pairs)
 		}
-		if legal := strings.HasPrefix(bad, "b="); request.Names("b") != legal {
+		if legal := strings.HasPrefix(bad, "b="); request.Mentions("b") != legal {
 			t.Errorf("%s: names b: %v", bad, !legal)
 		}
 	}

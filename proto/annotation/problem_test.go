@@ -64,13 +64,13 @@ func FuzzProblems(f *testing.F) {
 			t.Error("an object with problems is ignored")
 		}
 		same, sameErr := writer.ParseObject(object)
-		if a, b := request.Problem(err), same.Problem(sameErr); a != b {
+		if a, b := request.ProblemText(err), same.ProblemText(sameErr); a != b {
 			t.Errorf("the watcher explains %q, the writer %q", a, b)
 		}
 		for field := range strings.FieldsSeq(object.Annotations[annotation.DefaultKey]) {
 			key, _, _ := strings.Cut(field, "=")
 			legal := strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
-			if err == nil && legal && !request.Names(key) {
+			if err == nil && legal && !request.Mentions(key) {
 				t.Errorf("key %q is annotated, but would be removed", key)
 			}
 		}
@@ -110,16 +110,16 @@ func TestProblemOfTheObject(t *testing.T) {
 			"of them": {key: "a=ftp://example.com", annotation.LegacyKey: "x"},
 	} {
 		request, err := grammar(t).Parse(annotations)
-		if got := request.Problem(err); got != want {
+		if got := request.ProblemText(err); got != want {
 			t.Errorf("%v:\n got %s\nwant %s", annotations, got, want)
 		}
 	}
 	request, err := grammar(t).Parse(map[string]string{key: strings.Repeat(".=a ", annotation.MaxPairs)})
-	if got := request.Problem(err); len(got) > 1000 || !strings.HasSuffix(got, "; and 120 more") {
+	if got := request.ProblemText(err); len(got) > 1000 || !strings.HasSuffix(got, "; and 120 more") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
 	request, err = grammar(t).Parse(map[string]string{"x-kv8s.io/curl-me-tha": "a=example.com"})
-	if got := request.Problem(err); got != "" || len(request.Problems) != 1 {
+	if got := request.ProblemText(err); got != "" || len(request.Problems) != 1 {
 		t.Errorf("for an object without a request: %s", got)
 	}
 }

@@ -96,17 +96,17 @@ func (r Request) Refreshes() bool {
 	return slices.ContainsFunc(r.Pairs, func(p Pair) bool { return r.Interval(p.Key) > 0 })
 }
 
-// Names reports whether the annotation has a pair for key, accepted or rejected. Such a key is never
+// Mentions reports whether the annotation has a pair for key, accepted or rejected. Such a key is never
 // removed.
-func (r Request) Names(key string) bool {
+func (r Request) Mentions(key string) bool {
 	_, asked := r.URL(key)
 	return asked || slices.Contains(r.Rejected, key)
 }
 
-// Problem joins the sentences about everything that is not followed: err of Parse, or else the
+// ProblemText joins the sentences about everything that is not followed: err of Parse, or else the
 // Problems that are not WatcherOnly, so that watcher and writer get the same text. It is empty if
 // there are none.
-func (r Request) Problem(err error) string {
+func (r Request) ProblemText(err error) string {
 	if !r.Present {
 		return ""
 	}

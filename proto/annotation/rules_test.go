@@ -44,7 +44,7 @@ func TestAnUnusableExpressionRejectsItsKey(t *testing.T) {
 		}
 		request = request.Checked()
 		_, asked := request.URL("a")
-		if err != nil || asked || !request.Names("a") || len(request.Pairs) != 1 ||
+		if err != nil || asked || !request.Mentions("a") || len(request.Pairs) != 1 ||
 			request.Problems[0].Text != "annotation curl-expect, "+want {
 			t.Errorf("%q: got %+v, %v, want %q", value, request.Problems, err, want)
 		}
@@ -60,8 +60,8 @@ func TestASelectionWithADigestOrASecondSelectionIsRejected(t *testing.T) {
 		annotations := with(annotation.SelectName, value)
 		annotations["x-kv8s.io/curl-sha256"] = "a=" + digest
 		request, err := grammar(t).Parse(annotations)
-		if err != nil || len(request.Pairs) != 1 || request.Problem(nil) != want {
-			t.Errorf("%q: got %q, %v", value, request.Problem(nil), err)
+		if err != nil || len(request.Pairs) != 1 || request.ProblemText(nil) != want {
+			t.Errorf("%q: got %q, %v", value, request.ProblemText(nil), err)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestAnOrphanIsIgnoredWithAProblem(t *testing.T) {
 	} {
 		request, err := grammar(t).Parse(with(name, tt.value))
 		want := tt.want + " not requested, so this part has no effect; remove it, or add the pair"
-		if err != nil || len(request.Pairs) != 2 || request.Problem(nil) != want || request.Rejects() {
+		if err != nil || len(request.Pairs) != 2 || request.ProblemText(nil) != want || request.Rejects() {
 			t.Errorf("%s: got %+v, %v", name, request, err)
 		}
 		if name == annotation.SelectName && request.Rules["a"].Select != "json.x" ||

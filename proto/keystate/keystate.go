@@ -134,7 +134,7 @@ func SpecOf(r annotation.Request, pair annotation.Pair) Spec {
 // SpecOfWant returns what a want requests for its key.
 func SpecOfWant(w *v1.Want) Spec {
 	return Spec{
-		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.Of(w).Digest(),
+		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.SetOf(w).Digest(),
 		Refresh: w.GetRefresh().AsDuration(),
 	}
 }
@@ -200,7 +200,7 @@ func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 		return is(HeldBack, failure.ReasonUpdateAvailable, c.Since)
 	case value == Held && (s.Newest == "" || s.Newest == entry.SHA256):
 		return is(OK, "", c.Since)
-	case s.Audited: // the body was fetched again, and has not landed either
+	case s.NotLanding: // the body was fetched again, and has not landed either
 		class := failure.WriteFailed
 		c.Message = sentence.Unwritten(class, spec.URL, "", 0)
 		return is(Refused, failure.Reason(class), c.LastAttempt)
@@ -309,8 +309,8 @@ type Streams struct {
 	Fired bool
 	// Newest is the digest of the newest body (empty: unknown).
 	Newest string
-	// Audited means that the audit requested the key again, because its newest body had not landed.
-	Audited bool
+	// NotLanding means that the audit requested the key again, because its newest body had not landed.
+	NotLanding bool
 	// Stale means that the timer showed a stale key when it was last read.
 	Stale bool
 }

@@ -129,7 +129,7 @@ func TestConditionOfAKey(t *testing.T) {
 	}
 	fresh, timeout := &v1.Due{FreshUntil: ago(-time.Minute)}, v1.FailureClass_FAILURE_CLASS_TIMEOUT
 	good, changed, audited := taken(fresh, ""), taken(fresh, "new"), taken(fresh, "new")
-	audited.Audited = true
+	audited.NotLanding = true
 	bad := taken(&v1.Due{Reported: timeout, FirstFailedAt: ago(time.Minute)}, "")
 	stale := taken(nil, "")
 	stale.Stale = true

@@ -296,7 +296,7 @@ var _ = Describe("Consume with dispositions", func() {
 	})
 
 	It("retries a message whose dead letter cannot be published", func(ctx SpecContext) {
-		Expect(js.DeleteStream(ctx, pipeline.Failures)).To(Succeed())
+		Expect(js.DeleteStream(ctx, pipeline.DeadLetters)).To(Succeed())
 		publish(ctx, key)
 		r := consume(ctx, js, fetcher, always(pipeline.DeadLetter(pipeline.ErrMalformed)))
 		Eventually(r.ended).Should(HaveExactElements("retry"))
@@ -343,7 +343,7 @@ var _ = Describe("Consume with dispositions", func() {
 // deadLetters returns all dead letters.
 func deadLetters() []*jetstream.RawStreamMsg {
 	GinkgoHelper()
-	return natstest.Messages(GinkgoTB(), js, pipeline.Failures)
+	return natstest.Messages(GinkgoTB(), js, pipeline.DeadLetters)
 }
 
 // under matches the only dead letter of the key by its reason.

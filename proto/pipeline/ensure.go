@@ -140,7 +140,7 @@ func overlay(have, want jetstream.StreamConfig) jetstream.StreamConfig {
 	next.MaxMsgsPerSubject = want.MaxMsgsPerSubject
 	next.Discard = want.Discard
 	next.DiscardNewPerSubject = want.DiscardNewPerSubject
-	if want.Name != Failures || want.MaxAge != 0 { // there 0 keeps the current age, elsewhere it means no limit
+	if want.Name != DeadLetters || want.MaxAge != 0 { // there 0 keeps the current age, elsewhere it means no limit
 		next.MaxAge = want.MaxAge
 	}
 	next.MaxMsgs = -1

@@ -46,7 +46,7 @@ var _ = Describe("Ensure", func() {
 		Expect(results.Discard).To(Equal(jetstream.DiscardNew))
 		Expect(results.MaxBytes).To(BeEquivalentTo(1 << 20))
 
-		failures := config(ctx, pipeline.Failures)
+		failures := config(ctx, pipeline.DeadLetters)
 		Expect(failures.MaxAge).To(Equal(14 * 24 * time.Hour))
 
 		for of, name := range map[string]string{
@@ -73,7 +73,7 @@ var _ = Describe("Ensure", func() {
 		fetchers := consumer(ctx)
 		fetchers.MaxAckPending = 7
 		suitetest.Must(js.UpdateConsumer(ctx, pipeline.Requests, fetchers))
-		other := pipeline.Topology{MaxResultBytes: 1 << 20, MaxFailureBytes: 2 << 20, FailureAge: time.Hour}
+		other := pipeline.Topology{MaxResultBytes: 1 << 20, DeadLetterBytes: 2 << 20, DeadLetterAge: time.Hour}
 		for range 2 { // Compare changes nothing
 			Expect(pipeline.Differences(ctx, js, other)).To(ConsistOf(
 				ContainSubstring("consumer fetcher of stream CURL_REQUESTS does not have the configuration"),
@@ -83,8 +83,8 @@ var _ = Describe("Ensure", func() {
 		}
 		suitetest.Must(pipeline.Ensure(ctx, js, other))
 		Expect(config(ctx, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(config(ctx, pipeline.Failures).MaxBytes).To(BeEquivalentTo(2 << 20))
-		Expect(config(ctx, pipeline.Failures).MaxAge).To(Equal(time.Hour))
+		Expect(config(ctx, pipeline.DeadLetters).MaxBytes).To(BeEquivalentTo(2 << 20))
+		Expect(config(ctx, pipeline.DeadLetters).MaxAge).To(Equal(time.Hour))
 		Expect(consumer(ctx).MaxAckPending).To(Equal(64 << 10))
 
 		seen := apiCalls()
@@ -95,13 +95,13 @@ var _ = Describe("Ensure", func() {
 	It("keeps raised limits if none are given, and creates new streams with the defaults", func(ctx SpecContext) {
 		limits := func() []int64 {
 			GinkgoHelper()
-			results, failures := config(ctx, pipeline.Results), config(ctx, pipeline.Failures)
+			results, failures := config(ctx, pipeline.Results), config(ctx, pipeline.DeadLetters)
 			return []int64{results.MaxBytes, failures.MaxBytes, int64(failures.MaxAge)}
 		}
 		const day = int64(24 * time.Hour)
 		Expect(limits()).To(Equal([]int64{4 << 30, 1 << 30, 14 * day}))
 		raised := pipeline.Topology{
-			MaxResultBytes: 5 << 30, MaxFailureBytes: 2 << 30, FailureAge: 30 * 24 * time.Hour,
+			MaxResultBytes: 5 << 30, DeadLetterBytes: 2 << 30, DeadLetterAge: 30 * 24 * time.Hour,
 		}
 		for _, topology := range []pipeline.Topology{raised, {}} {
 			suitetest.Must(pipeline.Ensure(ctx, js, topology))
@@ -116,14 +116,14 @@ var _ = Describe("Ensure", func() {
 	It("with KeepExisting creates only missing streams", func(ctx SpecContext) {
 		Expect(js.DeleteStream(ctx, pipeline.Results)).To(Succeed())
 		seen := apiCalls()
-		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, FailureAge: time.Hour}
+		other := pipeline.Topology{KeepExisting: true, MaxResultBytes: 1 << 20, DeadLetterAge: time.Hour}
 		suitetest.Must(pipeline.Ensure(ctx, js, other))
 		Expect(seen()).To(ContainElements("$JS.API.STREAM.CREATE.CURL_RESULTS",
 			"$JS.API.CONSUMER.CREATE.CURL_RESULTS.writer"))
 		Expect(seen()).NotTo(ContainElement(Or(ContainSubstring("UPDATE"),
 			ContainSubstring("CONSUMER.CREATE.CURL_REQUESTS"))))
 		Expect(config(ctx, pipeline.Results).MaxBytes).To(BeEquivalentTo(1 << 20))
-		Expect(config(ctx, pipeline.Failures).MaxAge).To(Equal(14 * 24 * time.Hour))
+		Expect(config(ctx, pipeline.DeadLetters).MaxAge).To(Equal(14 * 24 * time.Hour))
 	})
 
 	DescribeTable("updates a consumer that cannot be read", func(ctx SpecContext, change func(*jetstream.ConsumerConfig)) {
@@ -197,7 +197,7 @@ var _ = Describe("Ensure", func() {
 		}), "CURL_REQUESTS", "retention WorkQueue instead of Limits", "nats stream rm CURL_REQUESTS"),
 		Entry("mirror", createStreams(
 			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
-			jetstream.StreamConfig{Name: pipeline.Failures, Mirror: &jetstream.StreamSource{Name: "ORIGIN"}},
+			jetstream.StreamConfig{Name: pipeline.DeadLetters, Mirror: &jetstream.StreamSource{Name: "ORIGIN"}},
 		), "CURL_FAILURES", "mirror", "nats stream rm CURL_FAILURES"),
 		Entry("several at once", createStreams(
 			jetstream.StreamConfig{Name: "ORIGIN", Subjects: []string{"origin.>"}},
@@ -360,7 +360,7 @@ var _ = Describe("A cluster of three servers", func() {
 		}).WithTimeout(time.Minute).Should(Succeed())
 		again := suitetest.Must(pipeline.Ensure(ctx, clients[1].JetStream(), pipeline.Topology{}))
 		Expect(again).To(Equal(epoch), "all servers report the same epoch")
-		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
 			Expect(config(ctx, name).Replicas).To(Equal(3))
 		}
 

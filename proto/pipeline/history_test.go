@@ -134,7 +134,7 @@ var _ = Describe("The history", func() {
 		blank(natstest.Options{ConfigFile: file})
 		var refusals []error
 		small := pipeline.Topology{
-			MaxResultBytes: 16 << 20, MaxFailureBytes: 1 << 20, HistoryBytes: 1 << 30,
+			MaxResultBytes: 16 << 20, DeadLetterBytes: 1 << 20, HistoryBytes: 1 << 30,
 			OnHistoryRejected: func(err error) { refusals = append(refusals, err) },
 		}
 		for range 2 {

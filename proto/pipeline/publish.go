@@ -273,7 +273,7 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 	f := d.GetFailure()
 	m, err := newMessage(ctx, key.DeadLetterSubject(failure.Reason(f.GetClass()), f.GetHost()), d)
 	if err == nil {
-		_, err = c.publish(ctx, "dead letter of "+key.String(), m, jetstream.WithExpectStream(Failures),
+		_, err = c.publish(ctx, "dead letter of "+key.String(), m, jetstream.WithExpectStream(DeadLetters),
 			jetstream.WithMsgID(id))
 	}
 	return err

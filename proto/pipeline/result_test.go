@@ -75,7 +75,7 @@ var _ = Describe("A dead letter", func() {
 		Expect(client.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
 		Expect(client.PublishDeadLetter(ctx, key, d, "1.7")).To(Succeed())
 		Expect(client.PublishDeadLetter(ctx, key, d, "1.8")).To(Succeed())
-		failures := stream(ctx, pipeline.Failures)
+		failures := stream(ctx, pipeline.DeadLetters)
 		Expect(failures.CachedInfo().State.Msgs).To(BeEquivalentTo(2))
 		m := suitetest.Must(failures.GetMsg(ctx, 1))
 		reason, host, k, err := pipeline.ParseDeadLetter(m.Subject)

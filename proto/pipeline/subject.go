@@ -25,7 +25,7 @@ const (
 
 // Prefixes of other subjects.
 const (
-	deadPrefix = "curl.failure."
+	deadLetterPrefix = "curl.failure."
 	// The kind of the result follows.
 	resultPrefix = "curl.result."
 	// The key whose timer is cancelled follows.
@@ -72,12 +72,12 @@ func (k Key) SyncSubject() string { return KindSync.of(k) }
 // DeadLetterSubject is the subject of a dead letter with its reason (an Event reason) and host, as
 // returned by weburl.HostOf. An IP address becomes weburl.HiddenHost.
 func (k Key) DeadLetterSubject(reason, host string) string {
-	return deadPrefix + token(reason) + "." + token(weburl.ShownHost(host)) + "." + k.tokens()
+	return deadLetterPrefix + token(reason) + "." + token(weburl.ShownHost(host)) + "." + k.tokens()
 }
 
 // DeadLetterSubjects is the filter for dead letters by reason, host and key (empty means any).
 func DeadLetterSubjects(reason, host string, key Key) string {
-	return deadPrefix + strings.Join([]string{
+	return deadLetterPrefix + strings.Join([]string{
 		tokenOrAny(reason), tokenOrAny(weburl.ShownHost(host)),
 		tokenOrAny(key.Namespace), tokenOrAny(key.Name), tokenOrAny(key.Key),
 	}, ".")
@@ -131,7 +131,7 @@ func ParseSubject(subject string) (Kind, Key, error) {
 
 // ParseDeadLetter returns reason, host and key of a subject in CURL_FAILURES, or ErrSubject.
 func ParseDeadLetter(subject string) (reason, host string, key Key, err error) {
-	parts, err := untokens(subject, deadPrefix, 5)
+	parts, err := untokens(subject, deadLetterPrefix, 5)
 	if err != nil {
 		return "", "", Key{}, err
 	}

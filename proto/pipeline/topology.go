@@ -18,8 +18,8 @@ const (
 	Requests = "CURL_REQUESTS"
 	// Results holds outcomes until the writer has applied them.
 	Results = "CURL_RESULTS"
-	// Failures keeps dead letters with the original request.
-	Failures = "CURL_FAILURES"
+	// DeadLetters keeps dead letters with the original request.
+	DeadLetters = "CURL_FAILURES"
 	// History keeps the bodies that keys had, and those offered to pinned keys. It exists only if Topology asks for it.
 	History = "CURL_HISTORY"
 )
@@ -63,11 +63,11 @@ type Topology struct {
 	// MaxResultBytes is the maximum size of the stream of results; 4 GiB for a new stream. If it is
 	// full, fetchers wait for the writer.
 	MaxResultBytes int64
-	// MaxFailureBytes is the maximum size of the failure history; 1 GiB for a new stream. The
+	// DeadLetterBytes is the maximum size of the failure history; 1 GiB for a new stream. The
 	// oldest failures are removed first.
-	MaxFailureBytes int64
-	// FailureAge is how long failures are kept; 14 days for a new stream.
-	FailureAge time.Duration
+	DeadLetterBytes int64
+	// DeadLetterAge is how long failures are kept; 14 days for a new stream.
+	DeadLetterAge time.Duration
 	// HistoryBytes is the maximum size of the history; 0 creates none, and an existing larger one stays as it is. The
 	// oldest bodies are removed first.
 	HistoryBytes int64
@@ -88,9 +88,9 @@ func (t *Topology) BindFlags(fs *pflag.FlagSet, replicasFlag string) {
 		"replicas of each stream: 1, 3 or 5 (0: keep the current number, 1 for a new stream)")
 	fs.Int64Var(&t.MaxResultBytes, "max-results-bytes", 0,
 		"maximum bytes of results that wait for the writer (0: keep the current limit, 4 GiB for a new stream)")
-	fs.Int64Var(&t.MaxFailureBytes, "max-failures-bytes", 0,
+	fs.Int64Var(&t.DeadLetterBytes, "max-failures-bytes", 0,
 		"maximum bytes of stored failures (0: keep the current limit, 1 GiB for a new stream)")
-	duration.Var(fs, &t.FailureAge, "failures-max-age", 0,
+	duration.Var(fs, &t.DeadLetterAge, "failures-max-age", 0,
 		"how long failures are kept (0: keep the current age, 14d for a new stream)")
 	fs.Int64Var(&t.HistoryBytes, "history-bytes", 1<<30,
 		"maximum bytes of earlier bodies, for curlctl history and rollback (0: keep none)")
@@ -103,10 +103,10 @@ func (t *Topology) Validate() error {
 		return fmt.Errorf("--%s: %d must be 0, 1, 3 or 5", t.replicasFlag, t.Replicas)
 	case t.MaxResultBytes != 0 && t.MaxResultBytes < 16<<20:
 		return fmt.Errorf("--max-results-bytes: %d is less than 16 MiB", t.MaxResultBytes)
-	case t.MaxFailureBytes != 0 && t.MaxFailureBytes < 1<<20:
-		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.MaxFailureBytes)
-	case t.FailureAge != 0 && t.FailureAge < time.Hour:
-		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.FailureAge)
+	case t.DeadLetterBytes != 0 && t.DeadLetterBytes < 1<<20:
+		return fmt.Errorf("--max-failures-bytes: %d is less than 1 MiB", t.DeadLetterBytes)
+	case t.DeadLetterAge != 0 && t.DeadLetterAge < time.Hour:
+		return fmt.Errorf("--failures-max-age: %s is shorter than an hour", t.DeadLetterAge)
 	case t.HistoryBytes != 0 && t.HistoryBytes < 16<<20:
 		return fmt.Errorf("--history-bytes: %d is less than 16 MiB", t.HistoryBytes)
 	}
@@ -117,8 +117,8 @@ func (t *Topology) Validate() error {
 func (t Topology) withDefaults() Topology {
 	t.Replicas = cmp.Or(t.Replicas, 1)
 	t.MaxResultBytes = cmp.Or(t.MaxResultBytes, 4<<30)
-	t.MaxFailureBytes = cmp.Or(t.MaxFailureBytes, 1<<30)
-	t.FailureAge = cmp.Or(t.FailureAge, 14*24*time.Hour)
+	t.DeadLetterBytes = cmp.Or(t.DeadLetterBytes, 1<<30)
+	t.DeadLetterAge = cmp.Or(t.DeadLetterAge, 14*24*time.Hour)
 	return t
 }
 
@@ -181,13 +181,13 @@ func (t Topology) results() jetstream.StreamConfig {
 
 func (t Topology) failures() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:              Failures,
+		Name:              DeadLetters,
 		Description:       "curl-me-that: dead letters, for replay",
-		Subjects:          []string{deadPrefix + ">"},
+		Subjects:          []string{deadLetterPrefix + ">"},
 		Retention:         jetstream.LimitsPolicy,
 		MaxMsgsPerSubject: 10,
-		MaxAge:            t.FailureAge,
-		MaxBytes:          t.MaxFailureBytes,
+		MaxAge:            t.DeadLetterAge,
+		MaxBytes:          t.DeadLetterBytes,
 		Discard:           jetstream.DiscardOld,
 		Duplicates:        5 * time.Minute,
 		AllowDirect:       true,

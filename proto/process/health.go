@@ -25,7 +25,7 @@ type Health struct {
 // parts are shared by a Health and its groups.
 type parts struct {
 	mu   sync.Mutex
-	list []*Part
+	list []*HealthPart
 }
 
 // NewHealth returns a Health without parts, which is ready.
@@ -38,8 +38,8 @@ func (h *Health) Group(name string) *Health {
 }
 
 // Part adds a part that is not ready yet.
-func (h *Health) Part(name string) *Part {
-	p := &Part{name: h.prefix + name}
+func (h *Health) Part(name string) *HealthPart {
+	p := &HealthPart{name: h.prefix + name}
 	p.NotReady("starting")
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,11 +60,11 @@ func (h *Health) Unready() (parts []string) {
 	return parts
 }
 
-func (h *Health) sorted() []*Part {
+func (h *Health) sorted() []*HealthPart {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := slices.Clone(h.list)
-	slices.SortStableFunc(list, func(a, b *Part) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(list, func(a, b *HealthPart) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 
@@ -90,25 +90,25 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, list.String()+sum)
 }
 
-// Part is something that must work for the process to be ready. A nil Part does nothing.
-type Part struct {
+// HealthPart is something that must work for the process to be ready. A nil Part does nothing.
+type HealthPart struct {
 	name string
 	// reason why it does not work (empty if it does).
 	reason atomic.Pointer[string]
 }
 
 // Ready marks the part as ready.
-func (p *Part) Ready() { p.NotReady("") }
+func (p *HealthPart) Ready() { p.NotReady("") }
 
 // NotReady marks the part as not ready. The reason must be a constant sentence: anybody can read it,
 // so error texts belong in the log.
-func (p *Part) NotReady(reason string) {
+func (p *HealthPart) NotReady(reason string) {
 	if p != nil {
 		p.reason.Store(&reason)
 	}
 }
 
-func (p *Part) why() string { return *p.reason.Load() }
+func (p *HealthPart) why() string { return *p.reason.Load() }
 
 const (
 	// listenFlag is the flag for the health address.

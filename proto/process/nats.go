@@ -53,7 +53,9 @@ func InboxPrefix(name string) string { return "_INBOX_" + name }
 // change of state once. Its inboxes begin with InboxPrefix.
 //
 // It returns once the broker has responded, or with ctx's error.
-func (n *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logger, part *Part) (*nats.Conn, error) {
+func (n *NATSOptions) Connect(
+	ctx context.Context, name string, log zerolog.Logger, part *HealthPart,
+) (*nats.Conn, error) {
 	if err := n.Validate(); err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (n *NATSOptions) Connect(ctx context.Context, name string, log zerolog.Logg
 // connectionState logs one line per change of the connection.
 type connectionState struct {
 	log     zerolog.Logger
-	part    *Part
+	part    *HealthPart
 	servers string
 
 	mu       sync.Mutex

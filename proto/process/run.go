@@ -56,7 +56,7 @@ type Runtime struct {
 	NATS      *nats.Conn
 	JetStream jetstream.JetStream
 
-	running *Part
+	running *HealthPart
 }
 
 // runningPart is ready from the call of Started until the service drains.
@@ -177,7 +177,7 @@ func measureBuild(set *metric.Set, name string) {
 		Name: metric.Project + "_build_info", Kind: metric.Gauge,
 		Help: "Always 1.",
 		Labels: []metric.Label{
-			metric.Of("component", name),
+			metric.Labeled("component", name),
 			{Name: "version", Open: "version of the release"},
 			{Name: "goversion", Open: "version of Go"},
 		},
@@ -190,7 +190,7 @@ func measureBuild(set *metric.Set, name string) {
 
 // measureConnection creates the metrics of the connection to the broker, which the caller stores once
 // it is established. The part is ready while connected.
-func measureConnection(set *metric.Set, part *Part) *atomic.Pointer[nats.Conn] {
+func measureConnection(set *metric.Set, part *HealthPart) *atomic.Pointer[nats.Conn] {
 	conn := new(atomic.Pointer[nats.Conn])
 	set.GaugeFunc("nats_connected", "1 if connected to NATS, else 0.", func() float64 {
 		if part.why() == "" {

@@ -193,7 +193,7 @@ func TestHostileExpressionsOnHostileBodiesEndInTime(t *testing.T) {
 
 // sentenceOf returns the sentence of the Event about a body that does not pass an expression.
 func sentenceOf(text string, number int) string {
-	return sentence.Of(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
+	return sentence.Failure(&v1.Want{Url: "https://rules.example.com", Key: "k", Expect: []string{text}, Select: text},
 		&v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED, Rule: uint32(number)})
 }
 

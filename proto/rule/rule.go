@@ -66,8 +66,8 @@ func (s Set) Digest() string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// Of returns the Expressions of a want.
-func Of(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
+// SetOf returns the Expressions of a want.
+func SetOf(w *v1.Want) Set { return Set{Expect: w.GetExpect(), Select: w.GetSelect()} }
 
 // Timed reports whether the outcome on a body may change with time. Such a body is never confirmed by a 304.
 func (s Set) Timed() bool {

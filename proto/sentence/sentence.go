@@ -30,9 +30,9 @@ func Host(url string) string {
 	return cmp.Or(host, "the host in the URL")
 }
 
-// Of says why the fetch for a want failed. It contains no query string, no IP address except
+// Failure says why the fetch for a want failed. It contains no query string, no IP address except
 // that in the URL, and nothing of the response except the status.
-func Of(w *v1.Want, f *v1.Failure) string {
+func Failure(w *v1.Want, f *v1.Failure) string {
 	if f.GetClass() != failure.ContentRejected {
 		return OfHost(Host(w.GetUrl()), f)
 	}
@@ -279,7 +279,7 @@ func Unwritten(class v1.FailureClass, url, key string, size int) string {
 		return "the API server refused to write the body from " + Host(url) +
 			", perhaps by an admission policy or webhook; ask the operator, the log of the writer says which"
 	default:
-		return Of(&v1.Want{Url: url}, &v1.Failure{Class: class})
+		return Failure(&v1.Want{Url: url}, &v1.Failure{Class: class})
 	}
 }
 

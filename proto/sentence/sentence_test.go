@@ -78,7 +78,7 @@ func TestSentences(t *testing.T) {
 			TimeLimit: durationpb.New(3 * time.Second),
 		},
 	} {
-		if got := sentence.Of(&v1.Want{Url: "https://example.com/a?token=secret"}, f); got != want {
+		if got := sentence.Failure(&v1.Want{Url: "https://example.com/a?token=secret"}, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestRejectedContentQuotesTheExpression(t *testing.T) {
 	} {
 		f.Class = v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED
 		want = "rules.example.com: the response for rules.json " + want
-		if got := sentence.Of(w, f); got != want {
+		if got := sentence.Failure(w, f); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
 	}
@@ -182,7 +182,7 @@ func TestEveryDetailHasWords(t *testing.T) {
 		}
 	}
 	for n, name := range v1.FailureClass_name {
-		s := sentence.Of(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
+		s := sentence.Failure(&v1.Want{Url: "https://example.com"}, &v1.Failure{Class: v1.FailureClass(n)})
 		if !strings.Contains(s, "example.com") || strings.Contains(s, failure.Reason(v1.FailureClass(n))) {
 			t.Errorf("%s has the sentence %q", name, s)
 		}

@@ -56,7 +56,7 @@ type Entry struct {
 	// CheckedOwner is the fingerprint of the foreign or missing owner (package annotation) of a key that has
 	// the right body nevertheless.
 	CheckedOwner string `json:"checkedOwner,omitempty"`
-	// Annotation is the annotation that asked for the key, as annotation.Asker names it. Only an
+	// Annotation is the annotation that asked for the key, as annotation.NameInStatus names it. Only an
 	// installation that reads this annotation removes or changes the entry.
 	Annotation string `json:"annotation,omitempty"`
 	// UIDMark tells on which object this entry was written, because backups and copies include
@@ -206,7 +206,7 @@ func asker(name string) string {
 	if name == "" || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {
 		return ""
 	}
-	return annotation.Asker(name)
+	return annotation.NameInStatus(name)
 }
 
 // seconds returns t in UTC without a fraction.

@@ -56,11 +56,11 @@ type Status struct {
 	// returns nil.
 	Keys map[string]Entry
 	// Problem with the annotations of the object, or nil. It is immutable.
-	Problem *Problem
+	Problem *ObjectProblem
 }
 
-// Problem describes annotations that are not followed.
-type Problem struct {
+// ObjectProblem describes annotations that are not followed.
+type ObjectProblem struct {
 	// Error is the reason, as in Events.
 	Error string `json:"error"`
 	// Message has the sentences of the Events.
@@ -153,8 +153,8 @@ func reason(text string) string {
 }
 
 // parseProblem parses the entry of the object, or returns nil.
-func parseProblem(text json.RawMessage) *Problem {
-	p := new(Problem)
+func parseProblem(text json.RawMessage) *ObjectProblem {
+	p := new(ObjectProblem)
 	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) || len(p.Message) > maxProblemBytes {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (s Status) Split(
 	for key, entry := range s.Keys {
 		switch {
 		case g.Accepts(entry.Annotation):
-		case asks(entry.Annotation), !r.Names(key):
+		case asks(entry.Annotation), !r.Mentions(key):
 			delete(own.Keys, key)
 			if others.Keys == nil {
 				others.Keys = map[string]Entry{}

@@ -230,7 +230,7 @@ func FuzzStatus(f *testing.F) {
 func TestProblem(t *testing.T) {
 	s := status.Status{
 		Keys: map[string]status.Entry{"a": {}},
-		Problem: &status.Problem{
+		Problem: &status.ObjectProblem{
 			Error: "InvalidAnnotation", Message: "annotation value 'x' does not match expected format key=url",
 			Since: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
 		},
@@ -289,7 +289,7 @@ func TestSplit(t *testing.T) {
 			}
 			all := status.Status{
 				Keys:    map[string]status.Entry{"k": {SHA256: digest, UIDMark: "uid", Annotation: tt.by}},
-				Problem: &status.Problem{Error: "InvalidAnnotation", Annotation: "a.example/curl"},
+				Problem: &status.ObjectProblem{Error: "InvalidAnnotation", Annotation: "a.example/curl"},
 			}
 			s, err := status.Parse(all.String())
 			if err != nil {

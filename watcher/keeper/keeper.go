@@ -107,7 +107,7 @@ type keeper struct {
 	// queue is the queue of the current term (nil if another keeper leads).
 	queue    atomic.Pointer[pace.Work]
 	election leader.Deps
-	cache    *process.Part
+	cache    *process.HealthPart
 
 	compiler  *plan.Compiler
 	injection injection
@@ -260,7 +260,7 @@ func (k *keeper) enqueue(name types.NamespacedName, live bool) {
 }
 
 // lead runs the work of the leader: it reconciles all Watchers, then each one that changes.
-func (k *keeper) lead(health *process.Part) func(context.Context) error {
+func (k *keeper) lead(health *process.HealthPart) func(context.Context) error {
 	return func(ctx context.Context) error {
 		k.metrics.leader.Set(1)
 		defer k.metrics.leader.Set(0)

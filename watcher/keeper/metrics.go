@@ -34,7 +34,7 @@ type metrics struct {
 
 	applies       *prometheus.CounterVec
 	reports       prometheus.Counter
-	calls         *kube.Calls
+	calls         *kube.RequestMetrics
 	queue         *kube.QueueMetrics
 	leader, lease prometheus.Gauge
 }
@@ -42,7 +42,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m := &metrics{own: metric.New(registry, name), standard: metric.Standard(registry)}
 	m.applies = m.own.Counters("applies_total", "Applied ConfigMaps, by outcome (repaired: undid a change by others).",
-		metric.Of("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed))
+		metric.Labeled("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed))
 	m.reports = m.own.Counter("status_patches_total", "Writes of Watcher statuses.")
 	m.leader = m.own.Gauge("leader", "Whether this keeper leads: 0 or 1. Always 1 without an election.")
 	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
@@ -85,7 +85,7 @@ func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time
 	m.own.Families(func() []map[string]float64 { return count(watchers, now()) },
 		metric.Definition{
 			Name: "watchers", Help: "Watchers by state. Suspended ones count only as suspended.",
-			Labels: []metric.Label{metric.Of("state", stateReady, stateProgressing, stateStalled, stateSuspended)},
+			Labels: []metric.Label{metric.Labeled("state", stateReady, stateProgressing, stateStalled, stateSuspended)},
 		},
 		metric.Definition{
 			Name: "not_ready_seconds",
@@ -93,7 +93,7 @@ func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time
 		},
 		metric.Definition{
 			Name: "sidecars", Help: "Sidecars of pods by state, from the status of their Watchers.",
-			Labels: []metric.Label{metric.Of("state", plan.Starting, plan.Ready, plan.Failing)},
+			Labels: []metric.Label{metric.Labeled("state", plan.Starting, plan.Ready, plan.Failing)},
 		},
 		metric.Definition{
 			Name: "sidecars_outdated", Help: "Sidecars of an older generation than their Watcher's newest.",

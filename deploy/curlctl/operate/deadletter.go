@@ -61,7 +61,7 @@ type DeadLetter struct {
 
 // DeadLetters reads dead letters, newest first. It buffers a few hundred at a time.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[DeadLetter, error] {
-	r := pipeline.Range{Stream: pipeline.Failures, Subject: f.subject(), Below: f.Below}
+	r := pipeline.Range{Stream: pipeline.DeadLetters, Subject: f.subject(), Below: f.Below}
 	all := decoded(c, c.backwards(ctx, r), deadLetter)
 	return func(yield func(DeadLetter, error) bool) {
 		for d, err := range all {
@@ -83,7 +83,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 // DeadLetter reads the dead letter with an ID. The error wraps ErrNoMessage if it does not exist, and ErrSubject
 // if the message is not a dead letter.
 func (c *Client) DeadLetter(ctx context.Context, id uint64) (DeadLetter, error) {
-	m, err := c.MessageAt(ctx, pipeline.Failures, id)
+	m, err := c.MessageAt(ctx, pipeline.DeadLetters, id)
 	if err != nil {
 		return DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, err)
 	}
@@ -124,7 +124,7 @@ func (c *Client) CountDeadLetters(ctx context.Context, f DeadLetterFilter) (map[
 		}
 		return counts, nil
 	}
-	stream, err := c.Stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.DeadLetters)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func Total(counts map[ReasonHost]uint64) (n int) {
 
 // DeleteDeadLetter removes the entry with an ID. A missing entry is not an error.
 func (c *Client) DeleteDeadLetter(ctx context.Context, id uint64) error {
-	stream, err := c.Stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.DeadLetters)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ func (c *Client) PurgeDeadLetters(ctx context.Context, f DeadLetterFilter) (remo
 	if err != nil {
 		return 0, err
 	}
-	stream, err := c.Stream(ctx, pipeline.Failures)
+	stream, err := c.Stream(ctx, pipeline.DeadLetters)
 	if err != nil {
 		return 0, err
 	}

@@ -18,7 +18,7 @@ var _ = Describe("An annotation", func() {
 		page := w.Origin.Page("/page").Says("there")
 		cm := w.Create(ctx, "explained", world.Asking("page="+page.URL()))
 		cm.EventuallyHasData(ctx, "page", "there")
-		problem := func() *status.Problem { return cm.Problem(ctx) }
+		problem := func() *status.ObjectProblem { return cm.Problem(ctx) }
 		Expect(problem()).To(BeNil())
 
 		By("reporting the whole value, and keeping the data")

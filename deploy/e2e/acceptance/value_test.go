@@ -59,7 +59,7 @@ var _ = Describe("A failed fetch", func() {
 		Expect(event.Type).To(Equal("Warning"))
 		Expect(event.Note).To(And(ContainSubstring("localhost"), ContainSubstring("404")))
 		Expect(cm.Get(ctx).Data).To(HaveKeyWithValue("mydata", "good"))
-		Expect(w.Stored(ctx, pipeline.Failures, "curl.failure.BadStatus.localhost.>")).To(BeNumerically(">=", 1))
+		Expect(w.Stored(ctx, pipeline.DeadLetters, "curl.failure.BadStatus.localhost.>")).To(BeNumerically(">=", 1))
 
 		page.Says("good again")
 		cm.EventuallyHasData(ctx, "mydata", "good again")

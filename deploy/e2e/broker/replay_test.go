@@ -22,7 +22,7 @@ var _ = It("A replay resumes after the broker is restarted", func(ctx SpecContex
 		page.Fails(503)
 		load.Create(ctx, i)
 	}
-	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).
+	Eventually(ctx, func() int { return w.Stored(ctx, pipeline.DeadLetters, "curl.failure.>") }).
 		WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Equal(n))
 	w.EventuallyQuiet(ctx)
 	for i, page := range load.Pages {

@@ -52,7 +52,7 @@ var _ = Describe("The annotation policy", Ordered, func() {
 	// problem returns the first problem that the watcher finds.
 	problem := func(annotations map[string]string) string {
 		request, err := grammar.Parse(annotations)
-		first, _, _ := strings.Cut(request.Problem(err), "; also ")
+		first, _, _ := strings.Cut(request.ProblemText(err), "; also ")
 		first, _, _ = strings.Cut(first, "; nothing is fetched")
 		return first
 	}

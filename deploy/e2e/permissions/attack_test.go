@@ -47,7 +47,7 @@ func targets(inbox, victim string) []target {
 		{subject: "$JS.ACK.CURL_RESULTS.writer.1.1.1.1.0"},
 		{subject: "$JS.ACK.CURL_REQUESTS.fetcher.1.1.1.1.0"},
 	}
-	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures, pipeline.History} {
+	for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters, pipeline.History} {
 		all = append(all, target{subject: "$JS.API.STREAM.PURGE." + stream},
 			target{subject: "$JS.API.STREAM.DELETE." + stream})
 	}

@@ -155,8 +155,8 @@ var _ = Describe("A compromised fetcher", func() {
 		Expect(client.PublishResult(ctx, &v1.Result{Want: want, Sequence: 7, Outcome: &v1.Result_Failure{Failure: failure}})).
 			To(Succeed())
 		for name, kept := range map[string]string{
-			pipeline.Failures: other.DeadLetterSubject("Timeout", "a.example.com"),
-			pipeline.Results:  key.FailureSubject(),
+			pipeline.DeadLetters: other.DeadLetterSubject("Timeout", "a.example.com"),
+			pipeline.Results:     key.FailureSubject(),
 		} {
 			stream := suitetest.Must(b.jetStream().Stream(ctx, name))
 			info := suitetest.Must(stream.Info(ctx, jetstream.WithSubjectFilter(">")))
@@ -269,7 +269,7 @@ var _ = Describe("A compromised replayer", func() {
 		replayer, key := b.connect("replayer"), pipeline.Key{Namespace: w.Namespace, Name: "target", Key: "mydata"}
 		Eventually(ctx, func() int {
 			forge(ctx, replayer, cm, key, internal.URL()) // the refresh may replace the forged timer before it fires
-			return w.Stored(ctx, pipeline.Failures, "curl.failure.AddressDenied.>")
+			return w.Stored(ctx, pipeline.DeadLetters, "curl.failure.AddressDenied.>")
 		}).WithPolling(time.Second).Should(BeNumerically(">=", 1))
 		asked.Says("later")
 		cm.Within(time.Minute).EventuallyHasData(ctx, "mydata", "later")

@@ -53,7 +53,7 @@ var _ = Describe("With the shipped configuration", func() {
 		broken := w.Origin.Page("/broken").Fails(503)
 		ill := w.Create(ctx, "ill", world.Asking("text="+broken.URL()))
 		ill.EventuallyHasEvents(ctx, "BadStatus")
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.>") }).Should(Equal(1))
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.DeadLetters, "curl.failure.>") }).Should(Equal(1))
 		By("reporting occupied keys and immutable ConfigMaps")
 		w.Create(ctx, "occupied", world.Holding("text", "stays"), world.Asking("text="+page.URL())).
 			EventuallyHasEvents(ctx, "KeyExists")
@@ -62,7 +62,8 @@ var _ = Describe("With the shipped configuration", func() {
 		for _, subject := range []string{"curl.due.default.junk.key", "curl.result.content.default.junk.key"} {
 			suitetest.Must(w.JetStream.Publish(ctx, subject, []byte("junk")))
 		}
-		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.Failures, "curl.failure.Malformed.>") }).Should(Equal(2))
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.DeadLetters, "curl.failure.Malformed.>") }).
+			Should(Equal(2))
 
 		By("inspecting, replaying and administering")
 		for _, command := range []string{
@@ -104,7 +105,7 @@ var _ = Describe("With the shipped configuration", func() {
 		page, cm := w.Fill(ctx, "news", "first", world.Annotated("x-kv8s.io/curl-refresh", "1s"))
 		w.EventuallyQuiet(ctx)
 
-		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
 			Expect(w.JetStream.DeleteStream(ctx, name)).To(Succeed())
 		}
 		page.Says("second")

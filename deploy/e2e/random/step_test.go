@@ -261,7 +261,7 @@ func purges() []step {
 		{name: "results purged", do: purge(pipeline.Results, ">")},
 		{name: "timers purged", do: purge(pipeline.Requests, "curl.timer.>")},
 		{name: "requests purged", do: purge(pipeline.Requests, ">")},
-		{name: "failures purged", do: purge(pipeline.Failures, ">")},
+		{name: "failures purged", do: purge(pipeline.DeadLetters, ">")},
 	}
 }
 

@@ -197,7 +197,7 @@ func (c Checker) Right(promise string, object *corev1.ConfigMap) []string {
 		keys.Insert(pair.Key)
 	}
 	for _, key := range sets.List(keys) {
-		if _, asked := request.URL(key); !asked && request.Names(key) { // the pair is invalid
+		if _, asked := request.URL(key); !asked && request.Mentions(key) { // the pair is invalid
 			continue
 		}
 		if what := c.wrong(request, key, held[key], entries[key]); what != "" {
@@ -316,7 +316,7 @@ func (w *write) removalBreaches(key string, asked bool) []breach {
 	switch {
 	case w.unreadable || w.request.Suspended:
 		return []breach{{"S5", "was removed, although the annotation is ambiguous"}}
-	case asked || w.request.Names(key):
+	case asked || w.request.Mentions(key):
 		return []breach{{"S5", "was removed, although it is requested"}}
 	case !w.ours(key):
 		return []breach{{"S4", "was removed, although the system never wrote it"}}

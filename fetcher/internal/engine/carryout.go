@@ -136,7 +136,7 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}
-	if e.backpressure.rejectedSince(pipeline.Failures, e.deps.Local().Add(-deadLetterPause)) {
+	if e.backpressure.rejectedSince(pipeline.DeadLetters, e.deps.Local().Add(-deadLetterPause)) {
 		return false
 	}
 	d.Traceparent = pipeline.Traceparent(a.span.SpanContext())
@@ -144,11 +144,11 @@ func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLe
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
 	if err := e.deps.Client.PublishDeadLetter(ctx, a.key, d, id); err != nil {
-		e.backpressure.rejected(pipeline.Failures, err, e.deps.Local())
+		e.backpressure.rejected(pipeline.DeadLetters, err, e.deps.Local())
 		e.deps.Metrics.countPublishFailure(err)
 		return false
 	}
-	e.backpressure.accepted(pipeline.Failures, e.deps.Local())
+	e.backpressure.accepted(pipeline.DeadLetters, e.deps.Local())
 	e.deps.Metrics.deadLetters.WithLabelValues(failure.Reason(d.GetFailure().GetClass())).Inc()
 	return true
 }
@@ -254,7 +254,7 @@ func (b *backpressure) rejected(stream string, err error, now time.Time) {
 	}
 	text := "the broker does not respond, keeping work in flight until it does"
 	switch {
-	case stream == pipeline.Failures:
+	case stream == pipeline.DeadLetters:
 		text = "dead letters cannot be stored and are dropped, so these failures cannot be replayed"
 	case errors.Is(err, pipeline.ErrFull):
 		text = "the stream is full, keeping work in flight until there is room"

@@ -182,7 +182,7 @@ var _ = Describe("Credentials", func() {
 		Expect(w.result().GetFailure().GetCredential()).To(Equal("entry 1 of the header file"))
 		Expect(w.deadLetters()).To(HaveLen(1))
 		searched := 0
-		for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+		for _, stream := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
 			for _, m := range w.messages(stream) {
 				Expect(string(m.Data)+fmt.Sprint(m.Header)).NotTo(ContainSubstring(secret), m.Subject)
 				searched++

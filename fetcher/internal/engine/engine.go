@@ -99,7 +99,7 @@ func New(cfg Config, deps Deps) *Engine {
 // publish limit its duration.
 func (e *Engine) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	a := &attempt{trigger: e.decode(d)}
-	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, tracing.Of(d))
+	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer, tracing.MessageOf(d))
 	d.SetTrace(a.span.SpanContext())
 	return e.run(ctx, a).disposition()
 }

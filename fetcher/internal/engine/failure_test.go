@@ -32,7 +32,7 @@ var _ = Describe("A failed attempt", func() {
 		Expect(deadLetter.GetFailure().GetFirstFailedAt().AsTime()).To(BeTemporally("==", began))
 		Expect(deadLetter.GetLastFailedAt().AsTime()).To(BeTemporally("==", w.clock.Now()))
 		Expect(string(deadLetter.GetSnippet())).To(ContainSubstring("secret of the server"))
-		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+		reason, host, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.DeadLetters)[0].Subject)
 		Expect(err).NotTo(HaveOccurred())
 		Expect([]any{reason, host, k}).To(Equal([]any{"BadStatus", weburl.HiddenHost, key}))
 		Expect(w.result().GetFailure().GetGaveUp()).To(BeTrue())
@@ -41,7 +41,7 @@ var _ = Describe("A failed attempt", func() {
 	})
 
 	It("delays nothing if the stream refuses its dead letter", func() {
-		Expect(w.js.DeleteStream(w.ctx, pipeline.Failures)).To(Succeed())
+		Expect(w.js.DeleteStream(w.ctx, pipeline.DeadLetters)).To(Succeed())
 		bad, good := serve(fails(http.StatusNotFound)), serve(says("hello there"))
 		f.run()
 		w.publishMany(bad, 100, "bad")

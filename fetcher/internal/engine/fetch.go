@@ -121,7 +121,7 @@ func (e *Engine) overBudget(t *trigger) *parking {
 // fetch makes the GET of an attempt or shares one with others.
 func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	known := validators(a.due.GetCached(), e.deps.Clock.Now())
-	if rule.Of(a.want).Timed() {
+	if rule.SetOf(a.want).Timed() {
 		known = get.Validators{}
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
@@ -219,7 +219,7 @@ var details = map[rule.Cause]v1.FailureDetail{
 // applyRules evaluates the rules and the selection of a want on a new body. The response has the selected
 // part of the body then.
 func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) attemptEnd {
-	set := rule.Of(t.want)
+	set := rule.SetOf(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
 		return attemptEnd{response: &r}
 	}

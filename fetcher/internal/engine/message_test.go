@@ -32,7 +32,7 @@ var _ = Describe("A message", func() {
 			Expect(deadLetter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_MALFORMED))
 			Expect(deadLetter.GetSubject()).To(Equal(subject))
 			Expect(deadLetter.GetPayload()).To(BeEquivalentTo(data))
-			reason, _, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.Failures)[0].Subject)
+			reason, _, k, err := pipeline.ParseDeadLetter(w.messages(pipeline.DeadLetters)[0].Subject)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(reason).To(Equal("Malformed"))
 			Expect(k).To(Equal(named))

@@ -148,7 +148,7 @@ func (w *world) lastResult() *v1.Result {
 
 func (w *world) deadLetters() (all []*v1.DeadLetter) {
 	GinkgoHelper()
-	for _, m := range w.messages(pipeline.Failures) {
+	for _, m := range w.messages(pipeline.DeadLetters) {
 		d := new(v1.DeadLetter)
 		Expect(proto.Unmarshal(m.Data, d)).To(Succeed())
 		all = append(all, d)

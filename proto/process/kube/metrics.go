@@ -15,20 +15,20 @@ import (
 // noResponse is the status code of a request without a response, as in Kubernetes components.
 const noResponse = "<error>"
 
-// Calls counts requests to the API server under the names that Kubernetes components use. The
+// RequestMetrics counts requests to the API server under the names that Kubernetes components use. The
 // implementation in component-base is global, adds the server's address as a label and has many
 // unused series, so this one replaces it for one configuration.
-type Calls struct {
+type RequestMetrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 }
 
 // NewCalls creates the metrics in a set with standard names, for the methods that a service uses.
-func NewCalls(set *metric.Set, methods ...string) *Calls {
+func NewCalls(set *metric.Set, methods ...string) *RequestMetrics {
 	const name = "rest_client_requests_total"
 	const help = "Requests to the API server, by method and status code. " + noResponse + ": no response."
-	method := metric.Of("method", methods...)
-	c := &Calls{
+	method := metric.Labeled("method", methods...)
+	c := &RequestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code", "method"}),
 		durations: set.Histograms("rest_client_request_duration_seconds",
 			"Time until the response headers from the API server, by method. A watch continues after that.",
@@ -46,15 +46,15 @@ func NewCalls(set *metric.Set, methods ...string) *Calls {
 }
 
 // Of returns a copy of a configuration whose requests are counted.
-func (c *Calls) Of(config *rest.Config) *rest.Config {
+func (c *RequestMetrics) Of(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{Calls: c, next: next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{RequestMetrics: c, next: next} })
 	return config
 }
 
 // counted counts requests.
 type counted struct {
-	*Calls
+	*RequestMetrics
 	next http.RoundTripper
 }
 
@@ -86,7 +86,7 @@ var _ workqueue.MetricsProvider = (*QueueMetrics)(nil)
 
 // NewQueueMetrics creates the metrics of the queue with that name in a set with standard names.
 func NewQueueMetrics(set *metric.Set, queue string) *QueueMetrics {
-	name := metric.Of("name", queue)
+	name := metric.Labeled("name", queue)
 	gauge := func(suffix, help string) prometheus.Gauge {
 		return set.Gauges("workqueue_"+suffix, help, name).WithLabelValues(queue)
 	}

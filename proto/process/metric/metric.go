@@ -40,8 +40,8 @@ type Label struct {
 	Open string
 }
 
-// Of returns a label with the given values.
-func Of[S ~string](name string, values ...S) Label {
+// Labeled returns a label with the given values.
+func Labeled[S ~string](name string, values ...S) Label {
 	l := Label{Name: name, Values: make([]string, len(values))}
 	for i, v := range values {
 		l.Values[i] = string(v)

@@ -174,8 +174,8 @@ type Message struct {
 	Sequence, Delivery uint64
 }
 
-// Of returns the message of a delivery. A malformed subject gives an empty kind and key.
-func Of(d *pipeline.Delivery) Message {
+// MessageOf returns the message of a delivery. A malformed subject gives an empty kind and key.
+func MessageOf(d *pipeline.Delivery) Message {
 	m := Message{Header: d.Headers(), Size: len(d.Data()), Sequence: d.Sequence(), Delivery: d.NumDelivered()}
 	m.Kind, m.Key, _ = pipeline.ParseSubject(d.Subject())
 	return m

@@ -120,9 +120,9 @@ func LabelValue(name string) string {
 	return name[:maxLabelBytes-len(digest)-1] + "-" + digest
 }
 
-// Asks returns the annotations of the Watcher's ConfigMap that request its sources. The pairs are in
+// AnnotationsFor returns the annotations of the Watcher's ConfigMap that request its sources. The pairs are in
 // the annotation key, such as x-kv8s.io/curl-me-that. Without sources there are none.
-func (w *Watcher) Asks(key string) map[string]string {
+func (w *Watcher) AnnotationsFor(key string) map[string]string {
 	asked := map[string]string{}
 	if len(w.Spec.Sources) == 0 {
 		return asked

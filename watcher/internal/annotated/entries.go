@@ -14,7 +14,7 @@ import (
 // objects have one key and a map has room for eight.
 type Entries struct {
 	byKey   []keyed // sorted by key
-	problem *status.Problem
+	problem *status.ObjectProblem
 }
 
 type keyed struct {

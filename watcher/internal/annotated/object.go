@@ -90,8 +90,8 @@ func (o *Object) Owner(key string) annotation.Ownership {
 // Spec returns the request for a pair.
 func (o *Object) Spec(pair annotation.Pair) keystate.Spec { return keystate.SpecOf(o.Request, pair) }
 
-// Shown returns what the object shows about a key.
-func (o *Object) Shown(key string) keystate.View {
+// View returns what the object shows about a key.
+func (o *Object) View(key string) keystate.View {
 	return keystate.View{UID: o.UID, Entry: o.Status.Of(key), Owner: o.Owner(key), OtherAsker: o.OtherAskers[key]}
 }
 

@@ -134,6 +134,6 @@ func NewMetrics(set *metric.Set) *Metrics {
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		lost: set.Counters("lost_keys_total",
 			"Keys without their body or their timer that the audit requested again, by cause.",
-			metric.Of("cause", wantindex.BodyLost, wantindex.BodyLostAgain, wantindex.TimerLost)),
+			metric.Labeled("cause", wantindex.BodyLost, wantindex.BodyLostAgain, wantindex.TimerLost)),
 	}
 }

@@ -98,10 +98,10 @@ func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 		c(want)
 	}
 	seq := suitetest.Sure(b.client.PublishWant(b.Context(), want, b.want(k).Fence.Seq))
-	b.index.Put(k, wantindex.Of(want, b.epoch, seq, b.clock.Now()))
+	b.index.Put(k, wantindex.FromWant(want, b.epoch, seq, b.clock.Now()))
 }
 
-func (b *bench) want(k pipeline.Key) wantindex.Published {
+func (b *bench) want(k pipeline.Key) wantindex.Want {
 	return b.index.Object(wantindex.ObjectOf(k))[k.Key]
 }
 

@@ -31,7 +31,7 @@ const (
 
 // observation is what the object and earlier steps show of a key.
 type observation struct {
-	shown
+	evidence
 	// rejected means that the writer refused the content, so that only the next content can help.
 	rejected bool
 	// available is the digest of a body that waits for the approval of the owner.
@@ -92,12 +92,12 @@ func (i interval) maxInFlight() time.Duration { return time.Duration(i) * 5 / 2 
 func (i interval) maxPause() time.Duration { return 5 * time.Duration(i) }
 
 // classify returns the verdict about a key.
-func classify(o observation, w wantindex.Published, p pending) verdict {
+func classify(o observation, w wantindex.Want, p pending) verdict {
 	landed := p.newest() != "" && (p.newest() == o.sha256 || p.newest() == o.available)
 	// Every attempt fails until the want is signed again.
 	unsigned := p.timer.GetDetail() == failure.DeniedCredentials
 	switch {
-	case !o.held && w.Forced && landed && !p.timerLost: // the body is equal
+	case !o.held && w.ByNow && landed && !p.timerLost: // the body is equal
 		return inOrder
 	case !o.held:
 	case unsigned, o.ahead, p.timerLost && !p.inFlight && !p.recent:
@@ -163,7 +163,7 @@ func handled(p pipeline.Progress, now time.Time, seq uint64, at time.Time, maxIn
 
 // pendingOf returns the pending work of a key, from the latest messages of its timer and due.
 func (i interval) pendingOf(
-	key pipeline.Key, w wantindex.Published, latest map[string]pipeline.Message, progress pipeline.Progress, now time.Time,
+	key pipeline.Key, w wantindex.Want, latest map[string]pipeline.Message, progress pipeline.Progress, now time.Time,
 ) pending {
 	recent := func(at time.Time) bool { return age(now, at) < i.grace() }
 	p := pending{timerLost: true, recent: recent(w.At)}

@@ -34,7 +34,7 @@ func TestClassify(t *testing.T) {
 	due := func(c v1.Cause) func(*pending) {
 		return func(p *pending) { p.inFlight, p.fired = true, &v1.Due{Cause: c} }
 	}
-	forced := func(w *wantindex.Published) { w.Forced = true }
+	forced := func(w *wantindex.Want) { w.ByNow = true }
 	type around struct{ queued, repaired bool }
 	queued, repaired := func(a *around) { a.queued = true }, func(a *around) { a.repaired = true }
 	for _, tt := range []struct {
@@ -83,7 +83,7 @@ func TestClassify(t *testing.T) {
 	} {
 		var o observation
 		var p pending
-		var w wantindex.Published
+		var w wantindex.Want
 		var a around
 		for _, change := range tt.with {
 			switch change := change.(type) {
@@ -91,7 +91,7 @@ func TestClassify(t *testing.T) {
 				change(&o)
 			case func(*pending):
 				change(&p)
-			case func(*wantindex.Published):
+			case func(*wantindex.Want):
 				change(&w)
 			case func(*around):
 				change(&a)

@@ -22,7 +22,7 @@ import (
 
 // suspect records when a key is checked again. A change of what its object shows replaces it.
 type suspect struct {
-	shown     shown
+	shown     evidence
 	last      verdict
 	notBefore time.Time
 	// requests counts the requests (8: eight or more). The last one was at requestedAt, when the key was in group.
@@ -38,9 +38,9 @@ type suspect struct {
 // waits reports whether the time of the next check follows from pending work, not from a request.
 func (s *suspect) waits() bool { return s.last != bodyLost }
 
-// shown is what the object shows of a key. It changes with the result of the key, and with each edit by a manager other
-// than the writer.
-type shown struct {
+// evidence is what the object shows of a key. It changes with the result of the key, and with each edit by a manager
+// other than the writer.
+type evidence struct {
 	// held means that the key has the body of its want, with the digest sha256. failure is the reason why a later attempt
 	// failed (empty: none).
 	held            bool
@@ -59,9 +59,9 @@ type candidate struct {
 	key    pipeline.Key
 	object *annotated.Object
 	pair   annotation.Pair
-	want   wantindex.Published
+	want   wantindex.Want
 	entry  status.Entry
-	shown  shown
+	shown  evidence
 	// futile means that a fetch is useless because the key is foreign or the object immutable.
 	futile bool
 	// suspect is what earlier steps know of the key, or a new one, which is not in Auditor.suspects.
@@ -79,7 +79,7 @@ func (c *candidate) rejected() bool {
 }
 
 // candidate returns a wanted key, or nil if its object no longer asks for it.
-func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Time) *candidate {
+func (a *Auditor) candidate(key pipeline.Key, w wantindex.Want, now time.Time) *candidate {
 	o := a.deps.Object(wantindex.ObjectOf(key))
 	if o == nil {
 		return nil
@@ -88,7 +88,7 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Ti
 	if !wanted {
 		return nil
 	}
-	seen := o.Shown(key.Key)
+	seen := o.View(key.Key)
 	c := &candidate{key: key, want: w, object: o, pair: annotation.Pair{Key: key.Key, URL: url}, entry: seen.Entry}
 	spec := o.Spec(c.pair)
 	state := keystate.Of(spec, &seen, nil, now)
@@ -96,11 +96,11 @@ func (a *Auditor) candidate(key pipeline.Key, w wantindex.Published, now time.Ti
 	c.futile = state.State == keystate.Ignored || seen.Value(spec) == keystate.Foreign ||
 		state.Reason == failure.Reason(failure.Immutable)
 	// A want of a later version than the object's means that the API server was restored from a backup.
-	// A forced want without a result means that its body has not landed, or was equal.
+	// A want by curl-now without a result means that its body has not landed, or was equal.
 	fence := c.entry.Fence
 	restored := o.Version > 0 && o.Version < w.Version
-	unanswered := w.Forced && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
-	c.shown = shown{
+	unanswered := w.ByNow && (fence.Epoch != w.Fence.Epoch || fence.Seq < w.Fence.Seq)
+	c.shown = evidence{
 		held:    (state.State == keystate.OK || state.State == keystate.HeldBack) && !restored && !unanswered,
 		failure: c.entry.Error, sha256: c.entry.SHA256, editedAt: o.EditedAt.Unix(),
 	}
@@ -141,7 +141,7 @@ func (a *Auditor) choose(s *step) {
 		return !found
 	})
 	timers := steps * uint64(max(1, min(a.deps.Index.Len()/timersPerInterval, 10)))
-	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Published) {
+	a.deps.Index.Each(func(key pipeline.Key, w wantindex.Want) {
 		n := maphash.Comparable(a.seed, key)
 		if n%steps != a.turn%steps && a.suspects[key] == nil {
 			return
@@ -217,7 +217,7 @@ func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) er
 	for i, c := range candidates {
 		work[i] = a.interval.pendingOf(c.key, c.want, latest, s.progress, s.now)
 		verdicts[i] = classify(observation{
-			shown: c.shown, available: c.entry.Available, rejected: c.rejected(), ahead: s.ahead(c),
+			evidence: c.shown, available: c.entry.Available, rejected: c.rejected(), ahead: s.ahead(c),
 			suspected: a.suspects[c.key] == c.suspect, wasLanding: c.suspect.last == landing,
 		}, c.want, work[i])
 		if verdicts[i] >= bodyLost {
@@ -271,9 +271,9 @@ func (a *Auditor) carryOut(s *step, c *candidate, p pending, v verdict) {
 		k.group = failureGroup{c.key.Namespace, failure.ClassOf(c.shown.failure)}
 		k.newest, k.queuedUpTo = p.newest(), 0
 	}
-	a.deps.Index.Update(c.key, func(w *wantindex.Published) {
+	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
 		w.Stale = c.shown.held && failure.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
-		w.Forced, w.Finding = w.Forced && v != inOrder, cmp.Or(finding, w.Finding)
+		w.ByNow, w.Finding = w.ByNow && v != inOrder, cmp.Or(finding, w.Finding)
 	})
 	if finding != wantindex.NothingLost {
 		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()

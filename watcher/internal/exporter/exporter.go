@@ -118,7 +118,7 @@ func (e *Exporter) stream(ctx context.Context, r reading, name string) error {
 		r.set("stream_limit_bytes", name, float64(info.Config.MaxBytes))
 	}
 	switch name {
-	case pipeline.Failures:
+	case pipeline.DeadLetters:
 		return nil
 	case pipeline.Requests:
 		reader = pipeline.FetcherConsumer
@@ -175,7 +175,7 @@ func (e *Exporter) oldest(ctx context.Context, c *jetstream.ConsumerInfo, of *je
 	return max(0, c.TimeStamp.Sub(at)), nil
 }
 
-func streams() []string { return []string{pipeline.Requests, pipeline.Results, pipeline.Failures} }
+func streams() []string { return []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} }
 
 func readers() []string { return []string{pipeline.FetcherConsumer, pipeline.WriterConsumer} }
 
@@ -188,7 +188,7 @@ func (e *Exporter) Measure(set *metric.Set) {
 	}
 	add("up", "Whether the broker responded when it was last asked about the pipeline: 0 or 1.")
 	add("timers_messages", "Pending timers of retries, refreshes, rechecks and parked attempts.")
-	consumer, stream := metric.Of("consumer", readers()...), metric.Of("stream", streams()...)
+	consumer, stream := metric.Labeled("consumer", readers()...), metric.Labeled("stream", streams()...)
 	add("consumer_present", "Whether the consumer exists: 0 or 1.", consumer)
 	add("consumer_paused", "Whether curlctl has paused the consumer: 0 or 1.", consumer)
 	add("backlog_messages", "Messages that were not delivered yet.", consumer)
@@ -202,7 +202,7 @@ func (e *Exporter) Measure(set *metric.Set) {
 	add("stream_replicas", "Configured replicas of the stream.", stream)
 	add("stream_current_replicas", "Replicas that are up to date, the leader included.", stream)
 	add("stream_limit_bytes", "Maximum size of the stream. The stream of requests has no limit.",
-		metric.Of("stream", pipeline.Results, pipeline.Failures))
+		metric.Labeled("stream", pipeline.Results, pipeline.DeadLetters))
 	set.Families(func() []map[string]float64 {
 		values := make([]map[string]float64, len(families))
 		if last := e.last.Load(); last != nil {

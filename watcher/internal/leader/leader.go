@@ -25,7 +25,7 @@ type Deps struct {
 	// Lead runs until its context is done, at the end of the leadership. Its error ends the process.
 	Lead func(ctx context.Context) error
 	// Health is ready during standby, because the cache is warm.
-	Health *process.Part
+	Health *process.HealthPart
 	// Holding is 1 while this process holds the Lease.
 	Holding prometheus.Gauge
 	Log     zerolog.Logger
@@ -37,7 +37,7 @@ func (c *Config) Metric(set *metric.Set) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{})
 	}
 	return set.Gauges("leader_election_master_status", "Whether this process holds the Lease: 0 or 1.",
-		metric.Of("name", c.Name)).WithLabelValues(c.Name)
+		metric.Labeled("name", c.Name)).WithLabelValues(c.Name)
 }
 
 // Run leads until ctx is done, after an election if that is enabled.

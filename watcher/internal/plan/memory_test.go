@@ -43,7 +43,7 @@ func TestAKeyTakesLittleMemory(t *testing.T) {
 			Namespace: o.Namespace, Name: o.Name, Key: "mydata", Uid: string(o.UID), Url: o.Request.Pairs[0].URL,
 			ResourceVersion: fmt.Sprint(o.Version), Epoch: epoch,
 		}
-		index.Put(pipeline.KeyOf(p), wantindex.Of(p, epoch, uint64(n), time.Now()))
+		index.Put(pipeline.KeyOf(p), wantindex.FromWant(p, epoch, uint64(n), time.Now()))
 	}
 	each := (heap() - before) / objects
 	t.Logf("%d bytes a key", each)

@@ -83,7 +83,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 	})
 	has := func(message string) func(*call) {
 		return func(c *call) {
-			problem := &status.Problem{Error: "InvalidAnnotation", Message: message}
+			problem := &status.ObjectProblem{Error: "InvalidAnnotation", Message: message}
 			c.object.Status = annotated.EntriesOf(status.Status{Problem: problem}, nil)
 		}
 	}

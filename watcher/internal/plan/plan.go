@@ -25,8 +25,8 @@ type Plan struct {
 	Retract []string
 	// Remove lists the keys with a status that are no longer requested.
 	Remove []string
-	// Resolved lists the keys whose want has a result in the status.
-	Resolved []string
+	// Answered lists the keys whose want has a result in the status.
+	Answered []string
 	// InSync lists the keys that hold the requested body, so their want no longer repairs a drift.
 	InSync []string
 	// Problem and Foreign belong in the status: the mistakes in the annotations, and each foreign
@@ -66,7 +66,7 @@ const maxStatusBytes = 32 << 10
 
 // New compares an object with the wants in the stream. A nil object is gone or was never
 // annotated.
-func New(o *annotated.Object, wants map[string]wantindex.Published, epoch int64) Plan {
+func New(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	p := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:
@@ -90,16 +90,16 @@ func New(o *annotated.Object, wants map[string]wantindex.Published, epoch int64)
 }
 
 // NeedsWant reports whether an object needs a new want for a pair, apart from findings of the audit.
-func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Published, epoch int64) bool {
+func NeedsWant(o *annotated.Object, pair annotation.Pair, last wantindex.Want, epoch int64) bool {
 	last.Finding = wantindex.NothingLost
-	p := &planner{object: o, wants: map[string]wantindex.Published{pair.Key: last}, epoch: epoch}
+	p := &planner{object: o, wants: map[string]wantindex.Want{pair.Key: last}, epoch: epoch}
 	p.key(pair)
 	return len(p.plan.Publish) > 0
 }
 
 type planner struct {
 	object *annotated.Object
-	wants  map[string]wantindex.Published
+	wants  map[string]wantindex.Want
 	epoch  int64
 	plan   Plan
 }
@@ -115,7 +115,7 @@ func (p *planner) retractAllBut(requested func(key string) bool) {
 }
 
 func (p *planner) compareProblem() {
-	p.plan.Problem = p.object.Request.Problem(p.object.Invalid)
+	p.plan.Problem = p.object.Request.ProblemText(p.object.Invalid)
 	p.plan.AskWriter = p.plan.Problem != p.object.Status.Problem() && p.object.OtherAskers[status.ObjectKey] == ""
 }
 
@@ -146,7 +146,7 @@ func Orphans(o *annotated.Object) []string {
 	}
 	var orphans []string
 	for key := range o.Status.Keys() {
-		if !o.Request.Names(key) {
+		if !o.Request.Mentions(key) {
 			orphans = append(orphans, key)
 		}
 	}
@@ -161,12 +161,12 @@ type keyPlanner struct {
 	// want is the want for the current request, with its digest, and last the want in the stream.
 	want   *v1.Want
 	digest [16]byte
-	last   wantindex.Published
+	last   wantindex.Want
 }
 
 // key plans a requested key.
 func (p *planner) key(pair annotation.Pair) {
-	k := &keyPlanner{planner: p, pair: pair, shown: p.object.Shown(pair.Key), last: p.wants[pair.Key]}
+	k := &keyPlanner{planner: p, pair: pair, shown: p.object.View(pair.Key), last: p.wants[pair.Key]}
 	entry, value := k.shown.Entry, k.shown.Value(p.object.Spec(pair))
 	switch {
 	case k.shown.OtherAsker != "":
@@ -185,15 +185,15 @@ func (p *planner) key(pair annotation.Pair) {
 	// A fence of another epoch proves nothing: the object was restored from a backup, or the stream was
 	// recreated.
 	resolved := k.published() && entry.Fence.Epoch == k.last.Fence.Epoch && entry.Fence.Seq >= k.last.Fence.Seq
-	if resolved && !k.last.Resolved {
-		p.plan.Resolved = append(p.plan.Resolved, pair.Key)
+	if resolved && !k.last.Answered {
+		p.plan.Answered = append(p.plan.Answered, pair.Key)
 	}
 	switch {
 	case value == keystate.Drifted:
 		k.drifted(!resolved || entry.Failing())
 	case value == keystate.Held && !entry.Failing():
 		k.satisfied()
-	case k.last.Resolved && entry == status.Entry{} && k.last.Digest == k.digest:
+	case k.last.Answered && entry == status.Entry{} && k.last.Digest == k.digest:
 		k.replaced()
 	default:
 		k.unsatisfied()
@@ -221,7 +221,7 @@ func (k *keyPlanner) unsatisfied() {
 // digest can show that the value is ours, so the writer compares it.
 func (k *keyPlanner) copied() {
 	k.want.ReadFirst = true
-	if k.last.Resolved && k.last.Digest == k.digest { // the copy replaced our status
+	if k.last.Answered && k.last.Digest == k.digest { // the copy replaced our status
 		k.publish(v1.Cause_CAUSE_DRIFT)
 		return
 	}
@@ -266,7 +266,7 @@ func (k *keyPlanner) satisfied() {
 	case k.last.Finding != wantindex.NothingLost && k.last.Refreshes:
 		k.want.Cached = cached
 		k.publish(v1.Cause_CAUSE_AUDIT)
-	case k.last.Drift != "" || !k.last.Resolved:
+	case k.last.Repairs != "" || !k.last.Answered:
 		k.plan.InSync = append(k.plan.InSync, k.pair.Key)
 	}
 }
@@ -276,7 +276,7 @@ func (k *keyPlanner) satisfied() {
 func (k *keyPlanner) drifted(asked bool) {
 	entry, owner := k.shown.Entry, k.shown.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && k.last.Digest == k.digest && k.last.Drift != ""
+	repairing := asked && k.last.Digest == k.digest && k.last.Repairs != ""
 	k.want.Drift = owner.Fingerprint
 	if entry.CheckedOwner != owner.Unsettled() { // else the value was the right one, and is checked once more
 		k.want.Drift = owner.Unsettled()

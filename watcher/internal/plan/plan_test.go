@@ -62,27 +62,27 @@ func fromHistory(e *status.Entry) { e.URL = "" }
 func fails(reason string) func(*status.Entry) { return func(e *status.Entry) { e.Error = reason } }
 
 // wanted returns a want for url at sequence 7.
-func wanted(change ...func(*wantindex.Published)) *wantindex.Published {
-	w := wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
+func wanted(change ...func(*wantindex.Want)) *wantindex.Want {
+	w := wantindex.FromWant(&v1.Want{Uid: "uid", Url: url, Epoch: epoch}, epoch, 7, time.Unix(0, 0))
 	for _, c := range change {
 		c(&w)
 	}
 	return &w
 }
 
-func at(seq uint64) func(*wantindex.Published) {
-	return func(w *wantindex.Published) { w.Fence.Seq = seq }
+func at(seq uint64) func(*wantindex.Want) {
+	return func(w *wantindex.Want) { w.Fence.Seq = seq }
 }
 
-func drift(f string) func(*wantindex.Published) { return func(w *wantindex.Published) { w.Drift = f } }
-func bodyLost(w *wantindex.Published)           { w.Finding = wantindex.BodyLost }
-func lost(w *wantindex.Published)               { w.Finding = wantindex.TimerLost }
-func resolved(w *wantindex.Published)           { w.Resolved = true }
-func refreshes(w *wantindex.Published)          { w.Refreshes = true }
-func now(value string) func(*wantindex.Published) {
-	return func(w *wantindex.Published) { w.Now = value }
+func drift(f string) func(*wantindex.Want) { return func(w *wantindex.Want) { w.Repairs = f } }
+func bodyLost(w *wantindex.Want)           { w.Finding = wantindex.BodyLost }
+func lost(w *wantindex.Want)               { w.Finding = wantindex.TimerLost }
+func resolved(w *wantindex.Want)           { w.Answered = true }
+func refreshes(w *wantindex.Want)          { w.Refreshes = true }
+func now(value string) func(*wantindex.Want) {
+	return func(w *wantindex.Want) { w.Now = value }
 }
-func otherRequest(w *wantindex.Published)     { w.Digest = [16]byte{1} }
+func otherRequest(w *wantindex.Want)          { w.Digest = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
 // ruled adds a rule, and byRules marks a body that meets it.
@@ -92,7 +92,7 @@ func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}
 // call has an object with one key, k.
 type call struct {
 	object *annotated.Object
-	wants  map[string]wantindex.Published
+	wants  map[string]wantindex.Want
 }
 
 // with adds an entry.
@@ -102,8 +102,8 @@ func with(e annotated.Entries, key string, entry status.Entry) annotated.Entries
 	return annotated.EntriesOf(s, nil)
 }
 
-func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Published, change ...func(*call)) call {
-	c := call{wants: map[string]wantindex.Published{}, object: &annotated.Object{
+func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want, change ...func(*call)) call {
+	c := call{wants: map[string]wantindex.Want{}, object: &annotated.Object{
 		Meta: informer.Meta{
 			NamespacedName: types.NamespacedName{Namespace: "ns", Name: "cm"}, UID: "uid", Version: 5,
 		},
@@ -153,7 +153,7 @@ func (c call) decide(t *testing.T) string {
 	add("retract:"+strings.Join(p.Retract, ","), len(p.Retract) > 0)
 	add("remove:"+strings.Join(p.Remove, ","), len(p.Remove) > 0)
 	add("inSync:"+strings.Join(p.InSync, ","), len(p.InSync) > 0)
-	add("resolved:"+strings.Join(p.Resolved, ","), len(p.Resolved) > 0)
+	add("resolved:"+strings.Join(p.Answered, ","), len(p.Answered) > 0)
 	return strings.Join(words, " ")
 }
 
@@ -162,7 +162,7 @@ func TestPlanOfOneKey(t *testing.T) {
 	with := func(change func(*annotation.Request)) func(*call) {
 		return func(c *call) { change(&c.object.Request) }
 	}
-	ofEpoch1 := new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))
+	ofEpoch1 := new(wantindex.FromWant(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))
 	garbage := new(wantindex.Unreadable(epoch, 3, time.Time{}))
 	failed, failedAt7 := &status.Entry{Error: "Timeout"},
 		&status.Entry{Error: "Timeout", Fence: status.Fence{Epoch: epoch, Seq: 7}}
@@ -325,7 +325,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 
 func TestAllWantsOfADeletedObjectAreRetracted(t *testing.T) {
 	t.Parallel()
-	p := plan.New(nil, map[string]wantindex.Published{"b": *wanted(), "a": *wanted()}, epoch)
+	p := plan.New(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 

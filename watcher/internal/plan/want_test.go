@@ -104,7 +104,7 @@ func TestNeedsWant(t *testing.T) {
 		"another URL": {about(none, nil, wanted(otherRequest)), true},
 		"removed":     {about(none, written(), wanted(resolved)), true},
 		"of another stream": {about(ours, written(),
-			new(wantindex.Of(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
+			new(wantindex.FromWant(&v1.Want{Uid: "uid", Url: url, Epoch: 1}, epoch, 3, time.Time{}))), true},
 	} {
 		got := plan.NeedsWant(tt.object, tt.object.Request.Pairs[0], tt.wants["k"], epoch)
 		NewWithT(t).Expect(got).To(Equal(tt.want), name)

@@ -28,7 +28,7 @@ type Metrics struct {
 func NewMetrics(set *metric.Set) *Metrics {
 	return &Metrics{
 		wants: set.Counters("wants_published_total", "Wants published to the stream of requests, by cause.",
-			metric.Of("cause",
+			metric.Labeled("cause",
 				pipeline.CauseName(v1.Cause_CAUSE_NEW), pipeline.CauseName(v1.Cause_CAUSE_CHANGED),
 				pipeline.CauseName(v1.Cause_CAUSE_NOW),
 				pipeline.CauseName(v1.Cause_CAUSE_DRIFT), pipeline.CauseName(v1.Cause_CAUSE_AUDIT), tombstone)),
@@ -44,7 +44,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 		conflicts: set.Counter("publish_conflicts_total",
 			"Publishes rejected because the subject had another message than expected."),
 		events: set.Counters("events_emitted_total", "Events written for owners of ConfigMaps, by reason.",
-			metric.Of("reason", slices.Sorted(maps.Keys(actions))...)),
+			metric.Labeled("reason", slices.Sorted(maps.Keys(actions))...)),
 		EventsOverBudget: set.Counter("events_over_budget_total",
 			"Events delayed or dropped because their namespace exceeded its budget."),
 	}

@@ -123,7 +123,7 @@ func TestNothingIsReportedAboutDeletedObjects(t *testing.T) {
 func (b *bench) setProblem(sentence string) {
 	s := status.Status{Keys: map[string]status.Entry{}}
 	if sentence != "" {
-		s.Problem = &status.Problem{Error: "InvalidAnnotation", Message: sentence}
+		s.Problem = &status.ObjectProblem{Error: "InvalidAnnotation", Message: sentence}
 	}
 	b.object.Status = annotated.EntriesOf(s, nil)
 }

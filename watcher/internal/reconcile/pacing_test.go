@@ -93,7 +93,7 @@ func TestReportsSlowDownIfTheStatusIsReverted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.object.Invalid = errors.New("wrong")
-	sentence := b.object.Request.Problem(b.object.Invalid)
+	sentence := b.object.Request.ProblemText(b.object.Invalid)
 	b.reconcileLater()
 	for times := range 5 {
 		b.Expect(b.requests()).To(Equal(times + 1))

@@ -146,7 +146,7 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 	defer cancel()
 	lookups := 0
 	for _, w := range p.Publish {
-		shown, asked := o.Shown(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
+		shown, asked := o.View(w.GetKey()), w.Cause == v1.Cause_CAUSE_NOW || w.Cause == v1.Cause_CAUSE_AUDIT
 		held := shown.Holds(w.GetSha256()) && !shown.Entry.Mismatched()
 		if w.GetSha256() == "" || w.GetCached() != nil || asked || held || shown.Entry.Copied(o.UID) ||
 			lookups == pipeline.MaxPinsFilled {
@@ -161,11 +161,11 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 
 // recordResults records in the index which wants have a result in the object.
 func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
-	for _, key := range p.Resolved {
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Published) { w.Resolved = true })
+	for _, key := range p.Answered {
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Answered = true })
 	}
 	for _, key := range p.InSync { // the next drift needs a new want
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Published) { w.Resolved, w.Drift = true, "" })
+		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Answered, w.Repairs = true, "" })
 	}
 }
 
@@ -210,7 +210,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Publication) error {
 	if err != nil {
 		return err
 	}
-	r.deps.Index.Put(key, wantindex.OfDigest(w.Want, w.Digest, seq, r.deps.BrokerClock.Now()))
+	r.deps.Index.Put(key, wantindex.FromDigest(w.Want, w.Digest, seq, r.deps.BrokerClock.Now()))
 	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
 		r.pacing.repaired(key)
@@ -263,7 +263,7 @@ func (r *Reconciler) rejectResolved(ctx context.Context, key pipeline.Key, w pla
 // adopt adds another watcher's want to the index. Its error makes the session reconcile the object
 // again.
 func (r *Reconciler) adopt(key pipeline.Key, have *v1.Want, at uint64) error {
-	r.deps.Index.Put(key, wantindex.Of(have, r.deps.Index.Epoch(), at, r.deps.BrokerClock.Now()))
+	r.deps.Index.Put(key, wantindex.FromWant(have, r.deps.Index.Epoch(), at, r.deps.BrokerClock.Now()))
 	return fmt.Errorf("publish for %s: %w", key, pipeline.ErrSuperseded)
 }
 

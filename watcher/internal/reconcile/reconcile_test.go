@@ -264,10 +264,10 @@ func TestAResultIsRemembered(t *testing.T) {
 	b.reconcile()
 	b.write("k")
 	b.reconcileLater()
-	b.Expect(b.index.Object(cm)["k"].Resolved).To(BeTrue())
-	b.index.Update(key("k"), func(w *wantindex.Published) { w.Drift = "none" })
+	b.Expect(b.index.Object(cm)["k"].Answered).To(BeTrue())
+	b.index.Update(key("k"), func(w *wantindex.Want) { w.Repairs = "none" })
 	b.reconcileLater()
-	b.Expect(b.index.Object(cm)["k"].Drift).To(BeEmpty(), "the next drift is a new one")
+	b.Expect(b.index.Object(cm)["k"].Repairs).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.removeKey("k")
 	b.reconcileLater()

@@ -61,7 +61,7 @@ type Deps struct {
 	// Clock is the machine's clock, for all pauses.
 	Clock clock.WithTicker
 	// Health is ready while a session publishes.
-	Health  *process.Part
+	Health  *process.HealthPart
 	Log     zerolog.Logger
 	Metrics *Metrics
 }

@@ -57,8 +57,8 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 
 // read returns the wants in scope. It includes wants that this installation published before its scope
 // was narrowed, to retract them.
-func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Published, error) {
-	wants, outOfScope := map[pipeline.Key]wantindex.Published{}, 0
+func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
+	wants, outOfScope := map[pipeline.Key]wantindex.Want{}, 0
 	err := r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
 		_, key, err := pipeline.ParseSubject(e.Subject)
 		if err != nil {
@@ -73,7 +73,7 @@ func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantin
 		case err != nil:
 			wants[key] = wantindex.Unreadable(epoch, e.Sequence, e.Time)
 		default:
-			wants[key] = wantindex.Of(w, epoch, e.Sequence, e.Time)
+			wants[key] = wantindex.FromWant(w, epoch, e.Sequence, e.Time)
 		}
 		return nil
 	})

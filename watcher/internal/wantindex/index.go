@@ -20,21 +20,21 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 )
 
-// Published is the cached part of one key's want.
-type Published struct {
+// Want is the cached part of one key's want.
+type Want struct {
 	// Fence is the want's epoch, usually the stream's, and the sequence of the message.
 	Fence status.Fence
 	// Digest covers uid, URL, interval, digest and rules.
 	Digest [16]byte
 	// Now is the value of curl-now.
 	Now string
-	// Drift is the fingerprint of the drift to repair.
-	Drift string
+	// Repairs is the fingerprint of the owner whose change the want repairs (empty: none).
+	Repairs string
 	// Refreshes reports whether the want has an interval.
 	Refreshes bool
-	// Forced: `curl-now` asked for a fetch. No new status follows if the key had its body, whether the new one was equal
-	// or the result was lost. The audit has to tell the two apart.
-	Forced bool
+	// ByNow means that `curl-now` asked for a fetch. An equal body brings no new status then, and neither does a lost
+	// result, so the audit has to tell the two apart.
+	ByNow bool
 	// Stale: when the audit last read the timer, there was no good fetch for failure.StaleIntervals.
 	Stale bool
 	// Version is the resource version of the object when the want was made (0: not a number).
@@ -43,8 +43,8 @@ type Published struct {
 	At time.Time
 	// Finding is the result of the last audit.
 	Finding Finding
-	// Resolved reports that the object once had a result of this want.
-	Resolved bool
+	// Answered reports that the object once had a result of this want.
+	Answered bool
 }
 
 // Finding is the result of an audit of a want.
@@ -63,34 +63,34 @@ const (
 	TimerLost Finding = "timer_lost"
 )
 
-// Of returns the cached part of a want. A want of an earlier epoch counts as unreadable, because
+// FromWant returns the cached part of a want. A want of an earlier epoch counts as unreadable, because
 // its results would be older than the object's fences. One of a later epoch was published to exceed
 // those.
-func Of(w *v1.Want, epoch int64, seq uint64, at time.Time) Published {
+func FromWant(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
 	}
-	return OfDigest(w, Digest(w), seq, at)
+	return FromDigest(w, Digest(w), seq, at)
 }
 
-// OfDigest is Of for a want of this epoch or a later one whose Digest is known.
-func OfDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Published {
-	return Published{
-		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Drift: w.GetDrift(),
-		Refreshes: w.GetRefresh().AsDuration() > 0, Forced: w.GetCause() == v1.Cause_CAUSE_NOW,
+// FromDigest is Of for a want of this epoch or a later one whose Digest is known.
+func FromDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
+	return Want{
+		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Repairs: w.GetDrift(),
+		Refreshes: w.GetRefresh().AsDuration() > 0, ByNow: w.GetCause() == v1.Cause_CAUSE_NOW,
 		Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
 	}
 }
 
 // Unreadable stands for a message that is not a want: it exists, and differs from every request.
-func Unreadable(epoch int64, seq uint64, at time.Time) Published {
-	return Published{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
+func Unreadable(epoch int64, seq uint64, at time.Time) Want {
+	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
 // Digest returns the digest of a want's request, without curl-now and drift.
 func Digest(w *v1.Want) (digest [16]byte) {
 	h := sha256.New()
-	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.Of(w).Digest()} {
+	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.SetOf(w).Digest()} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
 		_, _ = h.Write([]byte(s))
 	}
@@ -111,7 +111,7 @@ type Index struct {
 // and a map has room for eight.
 type keyed struct {
 	key  string
-	want Published
+	want Want
 }
 
 // NewIndex returns an empty index.
@@ -135,10 +135,10 @@ func (i *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
 }
 
 // Object returns a copy of an object's wants by key.
-func (i *Index) Object(name types.NamespacedName) map[string]Published {
+func (i *Index) Object(name types.NamespacedName) map[string]Want {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	wants := make(map[string]Published, len(i.objects[name]))
+	wants := make(map[string]Want, len(i.objects[name]))
 	for _, k := range i.objects[name] {
 		wants[k.key] = k.want
 	}
@@ -146,7 +146,7 @@ func (i *Index) Object(name types.NamespacedName) map[string]Published {
 }
 
 // Want returns the want of a key, if any.
-func (i *Index) Want(key pipeline.Key) (w Published, found bool) {
+func (i *Index) Want(key pipeline.Key) (w Want, found bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	wants, at, found := i.find(key)
@@ -157,7 +157,7 @@ func (i *Index) Want(key pipeline.Key) (w Published, found bool) {
 }
 
 // Put sets the want of a key.
-func (i *Index) Put(key pipeline.Key, w Published) {
+func (i *Index) Put(key pipeline.Key, w Want) {
 	key.Key, key.Namespace = unique.Make(key.Key).Value(), unique.Make(key.Namespace).Value()
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -202,7 +202,7 @@ func (i *Index) Epoch() int64 {
 }
 
 // Reset replaces all wants.
-func (i *Index) Reset(epoch int64, wants map[pipeline.Key]Published) {
+func (i *Index) Reset(epoch int64, wants map[pipeline.Key]Want) {
 	fresh := NewIndex()
 	for key, w := range wants {
 		fresh.Put(key, w)
@@ -228,7 +228,7 @@ func (i *Index) Len() int {
 
 // Oldest returns the want with the lowest known sequence, if any.
 func (i *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
-	i.Each(func(k pipeline.Key, w Published) {
+	i.Each(func(k pipeline.Key, w Want) {
 		if w.Fence.Seq > 0 && (!ok || w.Fence.Seq < seq) {
 			key, seq, ok = k, w.Fence.Seq, true
 		}
@@ -237,7 +237,7 @@ func (i *Index) Oldest() (key pipeline.Key, seq uint64, ok bool) {
 }
 
 // Each holds a lock while it calls visit.
-func (i *Index) Each(visit func(pipeline.Key, Published)) {
+func (i *Index) Each(visit func(pipeline.Key, Want)) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for name, wants := range i.objects {
@@ -248,7 +248,7 @@ func (i *Index) Each(visit func(pipeline.Key, Published)) {
 }
 
 // Update changes the want of a key, if any.
-func (i *Index) Update(key pipeline.Key, change func(*Published)) {
+func (i *Index) Update(key pipeline.Key, change func(*Want)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if wants, at, found := i.find(key); found {

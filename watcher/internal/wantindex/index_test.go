@@ -53,17 +53,17 @@ func TestOf(t *testing.T) {
 	now := time.Unix(5, 0)
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	g := NewWithT(t)
-	g.Expect(wantindex.Of(w, 10, 3, now)).To(And(HaveField("Fence", status.Fence{Epoch: 10, Seq: 3}),
+	g.Expect(wantindex.FromWant(w, 10, 3, now)).To(And(HaveField("Fence", status.Fence{Epoch: 10, Seq: 3}),
 		HaveField("Digest", wantindex.Digest(w)), HaveField("Now", "1"), HaveField("Drift", "none"),
 		HaveField("Refreshes", true), HaveField("At", BeTemporally("==", now)),
 		HaveField("Finding", BeEquivalentTo(wantindex.NothingLost)), HaveField("Resolved", false)))
-	g.Expect(wantindex.Of(w, 11, 3, now)).To(Equal(wantindex.Unreadable(11, 3, now)), "a want of another epoch")
+	g.Expect(wantindex.FromWant(w, 11, 3, now)).To(Equal(wantindex.Unreadable(11, 3, now)), "a want of another epoch")
 }
 
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	g, x := NewWithT(t), wantindex.NewIndex()
-	x.Reset(10, map[pipeline.Key]wantindex.Published{
+	x.Reset(10, map[pipeline.Key]wantindex.Want{
 		key("a", "1"): wantindex.Unreadable(10, 5, time.Time{}),
 		key("a", "2"): wantindex.Unreadable(10, 3, time.Time{}),
 		key("b", "1"): wantindex.Unreadable(10, 4, time.Time{}),
@@ -77,13 +77,13 @@ func TestIndex(t *testing.T) {
 
 	copied := x.Object(a)
 	x.Drop(key("a", "2"))
-	x.Update(key("a", "1"), func(w *wantindex.Published) { w.Resolved = true })
-	x.Update(key("a", "none"), func(w *wantindex.Published) { w.Resolved = true })
+	x.Update(key("a", "1"), func(w *wantindex.Want) { w.Answered = true })
+	x.Update(key("a", "none"), func(w *wantindex.Want) { w.Answered = true })
 	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Resolved", false))), "a copy")
 	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Resolved", true))))
 
 	var seen []string
-	x.Each(func(k pipeline.Key, _ wantindex.Published) { seen = append(seen, k.Name+"/"+k.Key) })
+	x.Each(func(k pipeline.Key, _ wantindex.Want) { seen = append(seen, k.Name+"/"+k.Key) })
 	g.Expect(seen).To(ConsistOf("a/1", "b/1"))
 
 	x.Drop(key("a", "1"))

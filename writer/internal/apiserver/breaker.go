@@ -35,7 +35,7 @@ type BreakerDeps struct {
 	// Log gets a line for each change.
 	Log zerolog.Logger
 	// Part represents the API server in the health of the process. Nil means none.
-	Part *process.Part
+	Part *process.HealthPart
 }
 
 // Breaker is a circuit breaker that holds work back while the API server is unavailable. It logs each change once

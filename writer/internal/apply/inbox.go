@@ -33,7 +33,7 @@ func (a *Applier) Wait() { a.queue.Wait() }
 func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
 	a.deps.Metrics.inFlight.Inc()
 	defer a.deps.Metrics.inFlight.Dec()
-	ctx, span := a.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.Of(d))
+	ctx, span := a.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.MessageOf(d))
 	defer span.End()
 	d.SetTrace(span.SpanContext())
 	item, err := read(d.Subject(), d.Data(), a.deps.Protected)

@@ -395,7 +395,7 @@ func (m *model) watch() {
 		return
 	}
 	noted := suitetest.Sure(status.Parse(whole.Annotations[annotation.StatusKey]))
-	askWriter := request.Problem(err) != problem(noted)
+	askWriter := request.ProblemText(err) != problem(noted)
 	for _, pair := range request.Pairs {
 		if entry := noted.Keys[pair.Key]; isForeign(whole, entry, pair.Key) {
 			askWriter = askWriter || !explains(entry, pair)

@@ -375,7 +375,7 @@ func (m *model) settled() bool {
 	cm := m.server.whole()
 	request, err := grammar.Parse(cm.Annotations)
 	noted := m.status(cm)
-	if request.Problem(err) != problem(noted) {
+	if request.ProblemText(err) != problem(noted) {
 		return false
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func (b *builder) unexplained(key string, entry, next status.Entry) bool {
 // explain returns the explanation of a failure for the status.
 func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 	why := &status.Explanation{
-		HTTPStatus: f.GetStatusCode(), Message: sentence.Of(i.Result.GetWant(), f), Rule: f.GetRule(),
+		HTTPStatus: f.GetStatusCode(), Message: sentence.Failure(i.Result.GetWant(), f), Rule: f.GetRule(),
 		WaitsFor: sentence.WaitsFor(f.GetWaitsFor(), i.url()), Terminal: sentence.Terminal(i.url(), f),
 	}
 	if at := f.GetNextAt(); at != nil && !why.Terminal {

@@ -62,7 +62,7 @@ func Recovered(i Item) Event {
 
 // failureNote says what failed, what that means for the key, and what comes next.
 func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
-	note := sentence.Of(i.Result.GetWant(), f) + "; " + sentence.Value(i.Key.Key, entry.HasBody())
+	note := sentence.Failure(i.Result.GetWant(), f) + "; " + sentence.Value(i.Key.Key, entry.HasBody())
 	if sentence.Terminal(i.url(), f) {
 		return note + "; " + sentence.Permanent
 	}

@@ -141,7 +141,7 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 		Freshness: FromWant, ResourceVersion: first.GetResourceVersion(), HasStatus: first.GetStatus() != "",
 		Room: status.MaxBytes, drift: map[string]string{},
 	}
-	another := func(key string) bool { return annotation.Asker(key) != annotation.Asker(keys[0]) }
+	another := func(key string) bool { return annotation.NameInStatus(key) != annotation.NameInStatus(keys[0]) }
 	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {
 		return nil, false
 	}
@@ -159,7 +159,7 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 			continue
 		}
 		o.drift[item.Key.Key] = drift
-		if rules := rule.Of(want); !rules.Empty() {
+		if rules := rule.SetOf(want); !rules.Empty() {
 			o.Request.Rules[item.Key.Key] = rules
 		}
 		if pin := want.GetSha256(); pin != "" {
@@ -203,7 +203,7 @@ func (o *Object) managed() bool { return o.Invalid == nil && !o.Ignored && !o.Re
 func (o *Object) asks(i Item, digest string) bool {
 	key := i.Key.Key
 	asked, found := o.Request.URL(key)
-	annotated, followed := o.Request.Rules[key], rule.Of(i.Result.GetWant())
+	annotated, followed := o.Request.Rules[key], rule.SetOf(i.Result.GetWant())
 	if !found || asked != i.url() || !o.managed() ||
 		annotated.Select != followed.Select || !slices.Equal(annotated.Expect, followed.Expect) {
 		return false

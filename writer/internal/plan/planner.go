@@ -183,7 +183,7 @@ func (b *builder) digest(key string) (digest string, exists bool) {
 
 // set replaces the entry of a key.
 func (b *builder) set(key string, entry status.Entry) {
-	entry.UIDMark, entry.Annotation = status.UIDMark(b.object.UID), annotation.Asker(b.object.Request.Annotation)
+	entry.UIDMark, entry.Annotation = status.UIDMark(b.object.UID), annotation.NameInStatus(b.object.Request.Annotation)
 	b.status.Keys[key] = entry
 	b.touched = true
 }

@@ -118,7 +118,7 @@ func ruled(i plan.Item) plan.Item {
 	i.Result = proto.CloneOf(i.Result)
 	i.Result.Want.Expect = []string{"true"}
 	if c := i.Result.GetContent(); c != nil {
-		c.Rules = rule.Of(i.Result.GetWant()).Digest()
+		c.Rules = rule.SetOf(i.Result.GetWant()).Digest()
 	}
 	return i
 }

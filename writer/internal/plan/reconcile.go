@@ -36,7 +36,7 @@ func (b *builder) sync(i Item) Decision {
 // nobody else owns them. It reports whether there were any.
 func (b *builder) removeUnannotated(d *Decision) (changed bool) {
 	for _, key := range slices.Sorted(maps.Keys(b.status.Keys)) {
-		if b.object.Request.Names(key) {
+		if b.object.Request.Mentions(key) {
 			continue
 		}
 		if b.planner.Prune && b.wrote(key) {
@@ -85,7 +85,7 @@ func (b *builder) keptNote(key string) string {
 func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 	want := i.Result.GetWant()
 	request, err := annotation.Bounded(i.Result.GetSync().GetBound(), want.GetNamespace(), request, b.object.Invalid)
-	text, was := request.Problem(err), b.status.Problem
+	text, was := request.ProblemText(err), b.status.Problem
 	switch {
 	case text == "" && was == nil, was != nil && was.Message == text, b.object.Others.Problem != nil:
 		return false
@@ -98,8 +98,8 @@ func (b *builder) explainAnnotations(i Item, request annotation.Request) bool {
 		since = was.Since
 	}
 	reason := failure.Reason(failure.InvalidAnnotation)
-	b.status.Problem = &status.Problem{
-		Error: reason, Message: text, Since: since, Annotation: annotation.Asker(b.object.Request.Annotation),
+	b.status.Problem = &status.ObjectProblem{
+		Error: reason, Message: text, Since: since, Annotation: annotation.NameInStatus(b.object.Request.Annotation),
 	}
 	return true
 }

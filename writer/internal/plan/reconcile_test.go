@@ -30,7 +30,7 @@ func TestProblems(t *testing.T) {
 	held := func(message string) string {
 		s := status.Status{
 			Keys:    map[string]status.Entry{theKey: wrote("a")},
-			Problem: &status.Problem{Error: "InvalidAnnotation", Message: message, Since: noon.Add(-time.Hour)},
+			Problem: &status.ObjectProblem{Error: "InvalidAnnotation", Message: message, Since: noon.Add(-time.Hour)},
 		}
 		return s.String()
 	}
@@ -73,7 +73,7 @@ func TestProblems(t *testing.T) {
 				g.Expect(s.Keys[theKey].SHA256).To(Equal(digest("a")))
 			default:
 				g.Expect(s.Problem).To(HaveValue(Equal(
-					status.Problem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since})))
+					status.ObjectProblem{Error: "InvalidAnnotation", Message: tt.message, Since: tt.since})))
 			}
 		})
 	}
@@ -176,7 +176,7 @@ func TestTheStatusHasTheLimitOfTheNamespace(t *testing.T) {
 	} {
 		item := problems()
 		item.Result.GetSync().Bound = c.bound
-		before := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
+		before := status.Status{Problem: &status.ObjectProblem{Error: "InvalidAnnotation", Message: "over", Since: noon}}
 		_, s := planned(t, asking().annotated(annotation.StatusKey, before.String()).object(), item)
 		if c.want == "" {
 			NewWithT(t).Expect(s.Problem).To(BeNil())
@@ -188,7 +188,7 @@ func TestTheStatusHasTheLimitOfTheNamespace(t *testing.T) {
 
 // Other results keep the problem.
 func TestAProblemOutlastsOtherResults(t *testing.T) {
-	s := status.Status{Problem: &status.Problem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
+	s := status.Status{Problem: &status.ObjectProblem{Error: "InvalidAnnotation", Message: "m", Since: noon}}
 	_, written := planned(t, asking().annotated(annotation.StatusKey, s.String()).object(), content(6, "b"))
 	NewWithT(t).Expect(written.Problem).NotTo(BeNil())
 	NewWithT(t).Expect(written.Keys[theKey].SHA256).To(Equal(digest("b")))

@@ -161,7 +161,7 @@ func (d *diagnosis) streams(ctx context.Context) {
 
 func (d *diagnosis) replicas(ctx context.Context) {
 	var single []string
-	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.Failures} {
+	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
 		stream, err := d.Client.Stream(ctx, name)
 		if err != nil {
 			continue

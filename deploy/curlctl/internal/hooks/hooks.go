@@ -89,7 +89,7 @@ type run struct {
 func New(hooks map[string]Hook, refetch Refetch, log zerolog.Logger, metrics *metric.Set) *Server {
 	s := &Server{
 		refetch: refetch, log: log, runs: map[string]run{}, begun: map[string]bool{},
-		requests: metrics.Counters("requests_total", "Requests to the receiver of hooks.", metric.Of("outcome", accepted,
+		requests: metrics.Counters("requests_total", "Requests to the receiver of hooks.", metric.Labeled("outcome", accepted,
 			merged, unmatched, unauthorized, oversized, incomplete, malformed, unavailable)),
 		keys: metrics.Counter("keys_total", "Keys whose fetch a hook requested."),
 	}

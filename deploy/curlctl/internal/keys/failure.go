@@ -68,7 +68,7 @@ func NewRecord(f operate.DeadLetter) Record {
 		KeptAt: f.At.UTC(), ReplayOf: f.Message.GetReplayOf(), Subject: f.Message.GetSubject(),
 	}
 	if detail != nil {
-		r.Sentence = sentence.Of(want, detail)
+		r.Sentence = sentence.Failure(want, detail)
 	}
 	if span := pipeline.ParseTraceparent(f.Message.GetTraceparent()); span.IsValid() {
 		r.TraceID = span.TraceID().String()

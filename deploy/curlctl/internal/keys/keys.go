@@ -192,7 +192,7 @@ func (r Reader) Each(ctx context.Context, visit func(Key)) (Timers, error) {
 func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64) Key {
 	spec := keystate.SpecOfWant(w.Want)
 	streams := keystate.Streams{
-		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, Audited: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
+		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, NotLanding: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
 	}
 	if next.Due.GetWantSequence() == w.Sequence {
 		streams.Due, streams.At, streams.SetAt, streams.Fired = next.Due, next.At, next.SetAt, next.Fired
@@ -202,7 +202,7 @@ func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
 		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
 		answered := shown.Entry.Fence.Compare(status.Fence{Epoch: w.Want.GetEpoch(), Seq: w.Sequence}) >= 0
-		streams.Audited = streams.Audited && !answered
+		streams.NotLanding = streams.NotLanding && !answered
 	}
 	return Key{
 		ConfigMapKey: ConfigMapKey(w.Key), Request: RequestOf(w.Want), Condition: keystate.Of(spec, shown, &streams, r.Now),

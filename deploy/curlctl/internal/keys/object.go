@@ -64,7 +64,7 @@ func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
 func (o *Object) explain() {
 	mistakes := o.Request
 	mistakes.Present = true // people also want to see the mistakes of an object that asks for nothing
-	o.Problem = mistakes.Problem(o.Invalid)
+	o.Problem = mistakes.ProblemText(o.Invalid)
 }
 
 // read parses the metadata of a ConfigMap. It takes mistakes in expressions from the status, because compiling

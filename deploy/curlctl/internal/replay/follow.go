@@ -18,7 +18,7 @@ type Follower struct {
 
 // Follow returns a follower. Call it before Publish.
 func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
-	failures, err := client.Stream(ctx, pipeline.Failures)
+	failures, err := client.Stream(ctx, pipeline.DeadLetters)
 	if err != nil {
 		return nil, err
 	}

@@ -184,7 +184,7 @@ func (c *ConfigMap) Status(ctx context.Context, key string) status.Entry {
 }
 
 // Problem returns the problem of the annotations in the status, or nil.
-func (c *ConfigMap) Problem(ctx context.Context) *status.Problem {
+func (c *ConfigMap) Problem(ctx context.Context) *status.ObjectProblem {
 	GinkgoHelper()
 	return c.status(ctx).Problem
 }

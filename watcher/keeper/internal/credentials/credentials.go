@@ -110,7 +110,7 @@ type teams struct {
 	secrets  corev1client.SecretsGetter
 	recorder *kube.Recorder
 	log      zerolog.Logger
-	part     *process.Part
+	part     *process.HealthPart
 	metrics  metrics
 	// failed has the last logged error of each namespace, and written the Events of the last look.
 	failed  map[string]string
@@ -124,7 +124,7 @@ const service = "keeper"
 // metrics are the metrics of the program.
 type metrics struct {
 	own, standard      *metric.Set
-	calls              *kube.Calls
+	calls              *kube.RequestMetrics
 	problems, compiled prometheus.Gauge
 }
 

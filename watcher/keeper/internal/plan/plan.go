@@ -126,7 +126,7 @@ func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, err
 func (c *Compiler) object(w *watchv1.Watcher) (*applycore.ConfigMapApplyConfiguration, Digest) {
 	o := applycore.ConfigMap(w.ConfigMapName(), w.Namespace).
 		WithLabels(map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)}).
-		WithAnnotations(w.Asks(c.key))
+		WithAnnotations(w.AnnotationsFor(c.key))
 	o.Data, o.BinaryData = w.Spec.ConfigData, w.Spec.ConfigBinaryData
 	if w.Spec.Target.DeletionPolicy != watchv1.Retain {
 		// The ConfigMap is garbage-collected with the Watcher.
