@@ -53,7 +53,7 @@ func (e *Engine) react(ctx context.Context, a *attempt, end attemptEnd) reaction
 func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction {
 	isContent := r.result.GetContent() != nil
 	if r.result != nil && !e.fit(r.result) && isContent {
-		return e.react(ctx, a, attemptEnd{failure: tooLarge()})
+		return e.react(ctx, a, failed(tooLarge()))
 	}
 	var timer uint64
 	first := func() (err error) { timer, err = e.setTimer(ctx, a, r); return err }
@@ -69,11 +69,11 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, r reaction) reaction 
 	case errors.Is(err, pipeline.ErrSuperseded):
 		return reaction{outcome: superseded}
 	case errors.Is(err, errRejected) && isContent:
-		return e.react(ctx, a, attemptEnd{failure: tooLarge()})
+		return e.react(ctx, a, failed(tooLarge()))
 	case errors.Is(err, errRejected):
 		f := unhandled("broker rejects the outcome of the message", err)
 		if a.claim != nil && r.outcome != gaveUp { // nothing else stores its dead letter
-			return e.react(ctx, a, attemptEnd{failure: f})
+			return e.react(ctx, a, failed(f))
 		}
 		return reaction{outcome: malformed, failure: f}
 	case err != nil:

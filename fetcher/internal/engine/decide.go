@@ -17,7 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
-// attemptEnd is the end of an attempt: one of the first three, or the outcome if nothing was attempted.
+// attemptEnd is the end of an attempt, see the functions below: a response, a failure or a parking, or the outcome if
+// nothing was attempted. Only the outcome malformed has a failure, too.
 type attemptEnd struct {
 	// response is good. Its body has passed the rules.
 	response *get.Response
@@ -30,6 +31,28 @@ type attemptEnd struct {
 	// wait is the delay of the outcome postponed (0: as soon as another fetcher takes the message).
 	wait time.Duration
 }
+
+func responded(r get.Response) attemptEnd { return attemptEnd{response: &r} }
+
+func failed(f *fetchFailure) attemptEnd { return attemptEnd{failure: f} }
+
+// parkedFor is the end of an attempt that has to wait for the end of an obstacle.
+func parkedFor(o throttle.Obstacle) attemptEnd { return attemptEnd{parking: &parking{Obstacle: o}} }
+
+// queuedFor is the end of an attempt that has to wait in the queue, without an obstacle for its turn only.
+func queuedFor(o throttle.Obstacle) attemptEnd {
+	return attemptEnd{parking: &parking{Obstacle: o, queued: true}}
+}
+
+// sharing is the end of an attempt that has to wait for the GET of another one.
+func sharing(r get.Request) attemptEnd {
+	end := queuedFor(throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET})
+	end.parking.shared = r
+	return end
+}
+
+// without is the end without an attempt.
+func without(o outcome) attemptEnd { return attemptEnd{outcome: o} }
 
 // parking describes how a key waits without an attempt. A parked key has a timer with v1.Cause_CAUSE_PARKED. A queued
 // key is parked and also waits in memory, for a slot or for the end of the GET of shared. Its timer is a lease, after
@@ -56,7 +79,7 @@ type fetchFailure struct {
 // reaction is the reaction to the end of an attempt. Engine.carryOut does it.
 type reaction struct {
 	outcome outcome
-	// fetchFailure is nil without one.
+	// failure is nil without one.
 	failure *fetchFailure
 	parking parking
 	// wait until the next try of the key, if known.

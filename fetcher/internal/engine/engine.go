@@ -132,7 +132,7 @@ func (e *Engine) tryAndReact(ctx context.Context, a *attempt) (r reaction) {
 			if value := recover(); value != nil {
 				e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
 					Msg("handling of a queued key panicked")
-				r = e.react(ctx, a, attemptEnd{failure: poisoned()})
+				r = e.react(ctx, a, failed(poisoned()))
 			}
 		}()
 	}

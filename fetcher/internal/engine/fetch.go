@@ -45,9 +45,9 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	case a.err != nil:
 		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.err)}
 	case a.tombstone():
-		return attemptEnd{outcome: tombstone}
+		return without(tombstone)
 	case a.cause == v1.Cause_CAUSE_PARKED && a.claim == nil && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
-		return attemptEnd{parking: &parking{queued: true}}
+		return queuedFor(throttle.Obstacle{})
 	case a.kind == pipeline.KindDue:
 		if end, ok := e.confirm(ctx, a); !ok {
 			return end
@@ -55,16 +55,16 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	}
 	switch {
 	case a.due.GetUnended() >= maxUnended:
-		return attemptEnd{failure: poisoned()}
+		return failed(poisoned())
 	case a.kind == pipeline.KindWant && a.want.GetCached() != nil:
-		return attemptEnd{outcome: inSync}
+		return without(inSync)
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
 	case a.claim == nil && (a.deliveries > 1 || a.due.GetUnended() > 0):
-		return attemptEnd{parking: &parking{queued: true}}
+		return queuedFor(throttle.Obstacle{})
 	}
-	if p := e.overBudget(&a.trigger); p != nil {
-		return attemptEnd{parking: p}
+	if obstacle := e.overBudget(&a.trigger); obstacle != nil {
+		return parkedFor(*obstacle)
 	}
 	end := e.fetch(ctx, a)
 	if end.parking == nil {
@@ -84,18 +84,18 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 		return attemptEnd{outcome: postponed, wait: replicaLag}, false
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		// A malformed want has its own dead letter.
-		return attemptEnd{outcome: superseded}, false
+		return without(superseded), false
 	case err != nil:
-		return attemptEnd{outcome: postponed}, false
+		return without(postponed), false
 	case sequence > a.wantSequence || want == nil:
-		return attemptEnd{outcome: superseded}, false
+		return without(superseded), false
 	}
 	a.replaceWant(want)
 	return attemptEnd{}, true
 }
 
-// overBudget parks a key if the namespace has used up a budget that the fetch needs.
-func (e *Engine) overBudget(t *trigger) *parking {
+// overBudget returns an obstacle if the namespace has used up a budget that the fetch needs.
+func (e *Engine) overBudget(t *trigger) *throttle.Obstacle {
 	for _, b := range []struct {
 		budget   *budget.Budget
 		waitsFor v1.WaitsFor
@@ -112,7 +112,7 @@ func (e *Engine) overBudget(t *trigger) *parking {
 	} {
 		if short := b.budget.Check(t.key.Namespace); short != nil {
 			e.logShortage(t, short, pipeline.WaitsForName(b.waitsFor), b.text)
-			return &parking{Obstacle: throttle.Obstacle{WaitsFor: b.waitsFor, Pause: short.Wait}}
+			return &throttle.Obstacle{WaitsFor: b.waitsFor, Pause: short.Wait}
 		}
 	}
 	return nil
@@ -136,8 +136,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	}
 	switch {
 	case err != nil:
-		obstacle := throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET}
-		return attemptEnd{parking: &parking{Obstacle: obstacle, queued: true, shared: r}}
+		return sharing(r)
 	case shared && end.parking == nil:
 		e.deps.Metrics.coalesced.Inc()
 	}
@@ -159,7 +158,7 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 // get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Outcome[attemptEnd] {
 	if obstacle := e.acquire(a, r.URL); obstacle != nil {
-		return sharedcall.Outcome[attemptEnd]{Value: attemptEnd{parking: &parking{Obstacle: *obstacle, queued: true}}}
+		return sharedcall.Outcome[attemptEnd]{Value: queuedFor(*obstacle)}
 	}
 	defer a.ticket.Release()
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
@@ -167,9 +166,9 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	})
 	response, err := e.deps.Getter.Do(decoding, r)
 	observeLoad(a.ticket, err)
-	end := attemptEnd{response: &response}
+	end := responded(response)
 	if err != nil {
-		end = attemptEnd{failure: failureOf(err)}
+		end = failed(failureOf(err))
 	} else {
 		setSpanResponse(a.span, response)
 	}
@@ -221,7 +220,7 @@ var details = map[rule.Cause]v1.FailureDetail{
 func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) attemptEnd {
 	set := rule.SetOf(t.want)
 	if set.Empty() || r.NotModified { // the body of a 304 has passed
-		return attemptEnd{response: &r}
+		return responded(r)
 	}
 	held := t.want.GetHeldSize()
 	if t.due.GetCached() != nil {
@@ -235,14 +234,14 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
 		}
-		return attemptEnd{failure: f}
+		return failed(f)
 	}
 	if outcome.Wait > 0 {
 		obstacle := throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}
-		return attemptEnd{parking: &parking{Obstacle: obstacle}}
+		return parkedFor(obstacle)
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
-	return attemptEnd{response: &r}
+	return responded(r)
 }
