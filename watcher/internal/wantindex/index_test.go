@@ -54,9 +54,9 @@ func TestOf(t *testing.T) {
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	g := NewWithT(t)
 	g.Expect(wantindex.FromWant(w, 10, 3, now)).To(And(HaveField("Fence", status.Fence{Epoch: 10, Seq: 3}),
-		HaveField("Digest", wantindex.Digest(w)), HaveField("Now", "1"), HaveField("Drift", "none"),
+		HaveField("Digest", wantindex.Digest(w)), HaveField("Now", "1"), HaveField("Repairs", "none"),
 		HaveField("Refreshes", true), HaveField("At", BeTemporally("==", now)),
-		HaveField("Finding", BeEquivalentTo(wantindex.NothingLost)), HaveField("Resolved", false)))
+		HaveField("Finding", BeEquivalentTo(wantindex.NothingLost)), HaveField("Answered", false)))
 	g.Expect(wantindex.FromWant(w, 11, 3, now)).To(Equal(wantindex.Unreadable(11, 3, now)), "a want of another epoch")
 }
 
@@ -79,8 +79,8 @@ func TestIndex(t *testing.T) {
 	x.Drop(key("a", "2"))
 	x.Update(key("a", "1"), func(w *wantindex.Want) { w.Answered = true })
 	x.Update(key("a", "none"), func(w *wantindex.Want) { w.Answered = true })
-	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Resolved", false))), "a copy")
-	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Resolved", true))))
+	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Answered", false))), "a copy")
+	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Answered", true))))
 
 	var seen []string
 	x.Each(func(k pipeline.Key, _ wantindex.Want) { seen = append(seen, k.Name+"/"+k.Key) })
