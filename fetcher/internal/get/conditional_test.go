@@ -134,6 +134,14 @@ var _ = Describe("a conditional GET", func() {
 		Entry("an ETag that may name the same second", v1+modified+"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", "", never),
 		Entry("no Date", modified, "", never),
 		Entry("an invalid Date", modified+"Date: today\r\n", "", never),
+		Entry("two Dates that differ", modified+date+"Date: Mon, 07 Nov 1994 09:49:37 GMT\r\n", "", never),
+		Entry("the date of all files of a reproducible build, and an ETag made of it",
+			date+v1+"Last-Modified: Tue, 01 Jan 1980 00:00:01 GMT\r\n", "", never),
+		Entry("such a date and an ETag, but no Date", v1+"Last-Modified: Thu, 01 Jan 1970 00:00:01 GMT\r\n", "", never),
+		Entry("the date of all files of npm", date+"Last-Modified: Sat, 26 Oct 1985 08:15:00 GMT\r\n", "", never),
+		Entry("the year 0", date+"Last-Modified: Sat, 01 Jan 0000 00:00:00 GMT\r\n", "", never),
+		Entry("an empty ETag", "ETag: \"\"\r\n", "", never),
+		Entry("an empty weak ETag", "ETag: W/\"\"\r\n", "", never),
 		Entry("an invalid Last-Modified", date+"Last-Modified: yesterday\r\n", "", never),
 		Entry("two dates that differ", date+modified+older, "", never),
 		Entry("an ETag without its quotes", "ETag: v1\r\n", "", never),
@@ -161,7 +169,7 @@ var _ = Describe("a conditional GET", func() {
 			Expect(r.From).NotTo(BeEmpty())
 		},
 		Entry("with 412", 412), Entry("with 400", 400), Entry("with 403", 403), Entry("with 404", 404),
-		Entry("with 416", 416), Entry("with 500", 500), Entry("with 501", 501),
+		Entry("with 416", 416), Entry("with 500", 500), Entry("with 501", 501), Entry("with 204", 204),
 	)
 
 	It("fails after one more GET if the status has another reason, and is not repeated after 429, 503 or Retry-After",
@@ -182,6 +190,20 @@ var _ = Describe("a conditional GET", func() {
 				Expect(d.requests()).To(Equal(want))
 			}
 		})
+
+	DescribeTable("is repeated without conditions after an empty 200, which may be a broken 304:",
+		func(ctx SpecContext, headers, now string) {
+			r, requests := refresh(ctx, respond{"/a": whole(v1, "old")},
+				respond{"/a?": whole(v1+headers, ""), "/a": whole(v2, now)})
+			Expect(requests).To(Equal("/a? /a"))
+			Expect(r.NotModified).To(BeFalse())
+			Expect(string(r.Body)).To(Equal(now))
+			Expect(r.ETag).To(Equal(`"v2"`), "the next GET may be conditional again")
+		},
+		Entry("as it is", "", "new"),
+		Entry("as gzip", "Content-Encoding: gzip\r\n", "new"),
+		Entry("the file is empty now", "", ""),
+	)
 
 	It("is made only to the URL that gave the validators", func(ctx SpecContext) {
 		to := func(path string) string { return empty(302, "Location: "+path+"\r\n") }

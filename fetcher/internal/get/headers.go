@@ -31,10 +31,13 @@ const (
 	// within the second that Last-Modified and many ETags name (RFC 9110 section 8.8.2.2), and the two
 	// clocks may differ.
 	settled = time.Minute
+	// firstYear is the year of the first HTTP server. Older dates belong to reproducible builds, which give all files
+	// the same one, such as 1970 or 1980. Servers make ETags of it, too.
+	firstYear = 1990
 )
 
-// etag matches what RFC 9110 section 8.8.3 permits in ASCII.
-var etag = regexp.MustCompile(`^(?:W/)?"[!#-~]*"$`)
+// etag matches what RFC 9110 section 8.8.3 permits in ASCII, but not an empty one, which names no version.
+var etag = regexp.MustCompile(`^(?:W/)?"[!#-~]+"$`)
 
 // validETag returns an ETag that can be stored, or "".
 func validETag(s string) string {
@@ -66,7 +69,9 @@ func (x *exchange) validators(u *url.URL, h http.Header) Validators {
 	}
 	v.ETag, v.LastModified = validETag(only(h, "ETag")), validDate(only(h, "Last-Modified"))
 	if modified, err := http.ParseTime(v.LastModified); err == nil {
-		switch date, err := http.ParseTime(h.Get("Date")); {
+		switch date, err := http.ParseTime(only(h, "Date")); {
+		case modified.Year() < firstYear:
+			return Validators{}
 		case err != nil:
 			v.LastModified = ""
 		case date.Sub(modified) < settled:
@@ -115,7 +120,7 @@ func rejectsCondition(status int) bool {
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false
 	}
-	return status >= 400
+	return status >= 400 || status == http.StatusNoContent
 }
 
 // forever replaces spans that are too long for a Duration.

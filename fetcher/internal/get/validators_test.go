@@ -7,7 +7,7 @@ import (
 
 func TestValidators(t *testing.T) {
 	for text, want := range map[string]bool{
-		`"v1"`: true, `W/"v1"`: true, `""`: true, `"!#~"`: true,
+		`"v1"`: true, `W/"v1"`: true, `""`: false, `"!#~"`: true,
 		"": false, `"`: false, "v1": false, `v1"`: false, `"v1`: false, `w/"v1"`: false, `"a"b"`: false, "\"a\nb\"": false,
 		`"a b"`:    false,
 		"\"\xff\"": false, `"` + strings.Repeat("x", 300) + `"`: false,
