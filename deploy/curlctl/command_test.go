@@ -22,7 +22,9 @@ var _ = Describe("The program", func() {
 	It("never prints the password of an address", func(ctx SpecContext) {
 		const wrong = "nats://me:s3cr%t@nats:42x2"
 		contexts(map[string]string{"wrong": `{"url":"` + wrong + `"}`})
-		for _, flag := range []string{"--nats-url=" + wrong, "--nats-url=nats://me:s3/cr@nats", "--context=wrong"} {
+		for _, flag := range []string{
+			"--nats-url=" + wrong, "--nats-url=nats://me:s3/cr@nats", "--nats-url=nats://me:s3,cr@nats:1", "--context=wrong",
+		} {
 			r := runAs(ctx, "curlctl", time.Now, "status", flag)
 			Expect(r.code).To(Equal(3))
 			Expect(r.err).To(And(ContainSubstring("an address of a server is invalid"), Not(ContainSubstring("s3"))))

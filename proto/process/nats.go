@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ func (n *NATSOptions) Validate() error {
 	for server := range strings.SplitSeq(n.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(server))
 		if err != nil || u.Host == "" {
-			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(server))
+			return fmt.Errorf("--nats-url: %q is not an address such as nats://nats:4222", RedactServers(n.URL))
 		}
 	}
 	return n.Files.Validate()
@@ -224,14 +225,31 @@ func named(flag string, option nats.Option) nats.Option {
 	}
 }
 
-// credentials matches a server address up to its userinfo.
-var credentials = regexp.MustCompile(`(?s)^(.*?://)?.*@`)
+// credentials matches a server address up to its userinfo, and scheme one without.
+var (
+	credentials = regexp.MustCompile(`(?s)^([a-z]+://)?.*@`)
+	scheme      = regexp.MustCompile(`^([a-z]+://)?`)
+)
 
-// RedactServers returns comma-separated server addresses without credentials.
+// RedactServers returns comma-separated server addresses without credentials. What precedes a password with a comma
+// is not shown either.
 func RedactServers(servers string) string {
-	parts := strings.Split(servers, ",")
-	for i, server := range parts {
-		parts[i] = credentials.ReplaceAllString(strings.TrimSpace(server), "$1")
+	var shown []string
+	inside := false // a password that ends in the next part
+	for _, part := range slices.Backward(strings.Split(servers, ",")) {
+		part = strings.TrimSpace(part)
+		begins := scheme.FindString(part)
+		switch {
+		case strings.Contains(part, "@"):
+			shown = append(shown, credentials.ReplaceAllString(part, "$1"))
+			inside = begins == ""
+		case inside:
+			shown[len(shown)-1] = begins + shown[len(shown)-1]
+			inside = begins == ""
+		default:
+			shown = append(shown, part)
+		}
 	}
-	return strings.Join(parts, ",")
+	slices.Reverse(shown)
+	return strings.Join(shown, ",")
 }

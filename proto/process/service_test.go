@@ -78,6 +78,8 @@ var _ = Describe("a service as a process", func() {
 		Entry("a format", nil, []string{"--log-format", "xml"}, `--log-format: "xml" is not one of json, console, auto`),
 		Entry("an address of NATS", nil, []string{"--nats-url", "nats://user:secret@"},
 			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
+		Entry("a password with a comma", nil, []string{"--nats-url", "nats://nats:4222,nats://user:sec,ret@nats2:4222"},
+			`--nats-url: "nats://nats:4222,nats://nats2:4222" is not an address such as nats://nats:4222`),
 		Entry("a file", nil, []string{"--nats-creds", "/nowhere"},
 			"--nats-creds: stat /nowhere: no such file or directory (give the path of an existing file)"),
 		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
