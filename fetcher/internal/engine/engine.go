@@ -55,7 +55,7 @@ type Deps struct {
 	// Clock is the clock of all schedules.
 	Clock Clock
 	// Local is the clock of budgets and back-pressure, which would last too long if the broker's clock was set
-	// back meanwhile. Nil means time.Now.
+	// back meanwhile.
 	Local func() time.Time
 	// Random returns numbers in [0, 1), for jitter.
 	Random func() float64
@@ -81,9 +81,6 @@ type Engine struct {
 
 // New returns an engine with a valid configuration.
 func New(cfg Config, deps Deps) *Engine {
-	if deps.Local == nil {
-		deps.Local = time.Now
-	}
 	e := &Engine{
 		cfg: cfg, deps: deps, backpressure: newBackpressure(deps.Log), lines: process.NewSampledLog(deps.Log),
 		shared:      sharedcall.New[get.Request, attemptEnd](cfg.Sharing, deps.Clock.Now),

@@ -38,7 +38,7 @@ func (t *Throttle) slotsOfHost(ticket *Ticket, now time.Time) (used int, full bo
 	limit := h.limit(lane, most)
 	switch {
 	case ticket.state == claiming: // a queued key may start a little before its slot comes free
-		ahead := h.ahead(limit, t.claim, now)
+		ahead := h.ahead(limit, t.claimTime, now)
 		return lane.used(), lane.used() >= limit+ahead || h.used() >= most+ahead
 	case ticket.state == arriving && h.expected(now) >= maxWait: // behind the queued keys, unless the host is fast
 		return lane.used(), lane.used() >= limit || h.used() >= most || len(lane.queue) > 0

@@ -67,8 +67,8 @@ type Throttle struct {
 	// queued has the queued and held keys, and bytes is their memory.
 	queued map[pipeline.Key]*QueuedKey
 	bytes  int
-	// claim is the moving average of the duration of claims.
-	claim time.Duration
+	// claimTime is the moving average of the duration of claims.
+	claimTime time.Duration
 	// backlogUntil is set while more messages wait at the broker, as far as the last delivery tells.
 	backlogUntil time.Time
 	// lastNamespace is that of the last GET.
@@ -79,7 +79,7 @@ type Throttle struct {
 // New returns a throttle with a valid configuration.
 func New(cfg Config) *Throttle {
 	return &Throttle{
-		cfg: cfg, claim: firstClaim,
+		cfg: cfg, claimTime: firstClaim,
 		hosts: map[string]*host{}, namespaces: map[string]*namespace{}, queued: map[pipeline.Key]*QueuedKey{},
 	}
 }

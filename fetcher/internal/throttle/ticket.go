@@ -57,7 +57,7 @@ func (t *Ticket) Acquire() *Obstacle {
 	throttle.mu.Lock()
 	defer throttle.mu.Unlock()
 	now := time.Now()
-	throttle.claim = average(throttle.claim, now.Sub(t.began))
+	throttle.claimTime = average(throttle.claimTime, now.Sub(t.began))
 	t.state = claimed
 	return throttle.acquire(t, now)
 }
