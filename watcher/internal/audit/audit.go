@@ -133,7 +133,7 @@ func NewMetrics(set *metric.Set) *Metrics {
 			"Duration of one of the eight steps in which the audit checks all keys.",
 			prometheus.ExponentialBuckets(0.001, 4, 9)),
 		lost: set.Counters("lost_keys_total",
-			"Keys without their body or their timer that the audit requested again, by cause.",
-			metric.Labeled("cause", wantindex.BodyLost, wantindex.BodyLostAgain, wantindex.TimerLost)),
+			"Keys without their body or their timer that the audit requested again, by finding.",
+			metric.Labeled("finding", wantindex.BodyLost, wantindex.BodyLostAgain, wantindex.TimerLost)),
 	}
 }

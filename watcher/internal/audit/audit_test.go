@@ -192,7 +192,7 @@ func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 
 // lost returns the number of lost keys by cause.
 func (b *bench) lost(cause string) (float64, error) {
-	return suitetest.MetricValue(b.registry, `curlmethat_watcher_lost_keys_total{cause="`+cause+`"}`)
+	return suitetest.MetricValue(b.registry, `curlmethat_watcher_lost_keys_total{finding="`+cause+`"}`)
 }
 
 func cached(sum string) func(*v1.Due) {
