@@ -54,15 +54,17 @@ func textOf(u *url.URL) string { return u.Scheme + "://" + u.Host + u.RawPath + 
 
 // requestURL returns the URL that a request sends: u with its path as written, which package url would
 // escape again. A proxy gets the absolute form (RFC 9112 section 3.2.2), and so does a server that would
-// read the path as an authority.
+// read the path as an authority. Its host is the Host of the request, without a default port, as clients agree:
+// the signature of a presigned URL may cover it, and a server may not know another one.
 func requestURL(u *url.URL, toProxy bool) *url.URL {
-	if u.EscapedPath() == u.RawPath {
-		return u
-	}
 	line := *u
-	line.Opaque = u.RawPath
-	if toProxy || strings.HasPrefix(u.RawPath, "//") {
-		line.Opaque = "//" + u.Host + u.RawPath
+	line.Host = strings.TrimSuffix(u.Host, ":"+egress.Port(&url.URL{Scheme: u.Scheme}))
+	switch {
+	case u.EscapedPath() == u.RawPath:
+	case toProxy || strings.HasPrefix(u.RawPath, "//"):
+		line.Opaque = "//" + line.Host + u.RawPath
+	default:
+		line.Opaque = u.RawPath
 	}
 	return &line
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -68,6 +69,27 @@ func recordLines(locations ...string) *lines {
 	})
 	return l
 }
+
+// Presigned URLs sign the host as curl and browsers send it.
+var _ = DescribeTable("the Host of a request is", func(ctx SpecContext, raw, want string) {
+	ca := newAuthority()
+	cfg.CABundle = writeFile("ca.pem", ca.pem())
+	handle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen.note(r) })
+	port := serveHTTP(handle)
+	if strings.HasPrefix(raw, "https:") {
+		port = secureServer(ca, host, nil, handle)
+	}
+	cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(serveTunnels(port)))
+	suitetest.Must(newClient().Do(ctx, get.Request{URL: raw}))
+	Expect(seen.requests()).To(ConsistOf(HaveField("Host", want)))
+},
+	Entry("without the default port", "http://data.example.com:80/", "data.example.com"),
+	Entry("without that of https", "https://data.example.com:443/", "data.example.com"),
+	Entry("without it in the absolute form, which a double slash needs", "https://data.example.com:443//x/{y}", "data.example.com"),
+	Entry("with another port", "http://data.example.com:8080/", "data.example.com:8080"),
+	Entry("with the default port of another scheme", "https://data.example.com:80/", "data.example.com:80"),
+	Entry("an address without the port", "http://[::ffff:127.0.0.1]:80/", "127.0.0.1"),
+)
 
 var _ = Describe("the path and the query of a URL", func() {
 	DescribeTable("are requested as written, whether the URL is annotated or a Location",
