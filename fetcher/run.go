@@ -50,7 +50,8 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	}
 	handler := engine.New(cfg.Engine, engine.Deps{
 		Client: pipeline.NewClient(rt.JetStream), Getter: client, Throttle: slots, Signatures: signatures,
-		Draining: ctx.Done(), Clock: clock, Local: time.Now, Random: rand.Float64, Log: rt.Log, Tracer: rt.Tracer, Metrics: metrics,
+		Draining: ctx.Done(), Clock: clock, Local: time.Now, Random: rand.Float64, Log: rt.Log, Tracer: rt.Tracer,
+		Metrics: metrics,
 	})
 
 	// Files are reloaded until the last GET has ended.
