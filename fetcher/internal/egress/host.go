@@ -66,6 +66,8 @@ func providerPrefixes() []netip.Prefix {
 		// Google Cloud: restricted and private access to its APIs.
 		netip.MustParsePrefix("199.36.153.4/30"),
 		netip.MustParsePrefix("199.36.153.8/30"),
+		netip.MustParsePrefix("2600:2d00:2:1000::/56"),
+		netip.MustParsePrefix("2600:2d00:2:2000::/56"),
 	}
 }
 

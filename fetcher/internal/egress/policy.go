@@ -30,6 +30,7 @@ func newPolicy(cfg Config, d dialling) (*Policy, error) {
 		guardian: ssrf.New(
 			ssrf.WithAnyPort(), // checkTarget checks the port
 			ssrf.WithDeniedV4Prefixes(providerPrefixes()...),
+			ssrf.WithDeniedV6Prefixes(providerPrefixes()...),
 		),
 		dialling: d,
 		text:     fmt.Sprintf("%+v", cfg),

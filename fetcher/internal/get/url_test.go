@@ -74,7 +74,7 @@ func recordLines(locations ...string) *lines {
 var _ = DescribeTable("the Host of a request is", func(ctx SpecContext, raw, want string) {
 	ca := newAuthority()
 	cfg.CABundle = writeFile("ca.pem", ca.pem())
-	handle := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen.note(r) })
+	handle := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) })
 	port := serveHTTP(handle)
 	if strings.HasPrefix(raw, "https:") {
 		port = secureServer(ca, host, nil, handle)
@@ -83,9 +83,9 @@ var _ = DescribeTable("the Host of a request is", func(ctx SpecContext, raw, wan
 	suitetest.Must(newClient().Do(ctx, get.Request{URL: raw}))
 	Expect(seen.requests()).To(ConsistOf(HaveField("Host", want)))
 },
-	Entry("without the default port", "http://data.example.com:80/", "data.example.com"),
-	Entry("without that of https", "https://data.example.com:443/", "data.example.com"),
-	Entry("without it in the absolute form, which a double slash needs", "https://data.example.com:443//x/{y}", "data.example.com"),
+	Entry("without the default port", "http://data.example.com:80/", host),
+	Entry("without that of https", "https://data.example.com:443/", host),
+	Entry("without it in the absolute form, after a double slash", "https://data.example.com:443//x/{y}", host),
 	Entry("with another port", "http://data.example.com:8080/", "data.example.com:8080"),
 	Entry("with the default port of another scheme", "https://data.example.com:80/", "data.example.com:80"),
 	Entry("an address without the port", "http://[::ffff:127.0.0.1]:80/", "127.0.0.1"),
