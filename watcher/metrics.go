@@ -73,16 +73,11 @@ func (m *metrics) measure(k keys, e *exporter.Exporter) {
 	}
 	gauge("watched_objects", "ConfigMaps that the watch delivers.", objects.Watched)
 	gauge("annotated_objects", "ConfigMaps with annotations, or with a status from earlier ones.", objects.Len)
-	invalid := "ConfigMaps with invalid annotations, or beyond the quota of their namespace."
-	gauge("invalid_objects", invalid, func() (n int) {
-		for o := range k.all() {
-			if o.Invalid != nil || o.Request.Rejects() {
-				n++
-			}
-		}
-		return n
-	})
 	m.own.Families(k.count,
+		metric.Definition{
+			Name: "invalid_objects",
+			Help: "ConfigMaps with invalid annotations, or beyond the quota of their namespace.",
+		},
 		metric.Definition{
 			Name:   "keys",
 			Help:   "Requested keys by state (see the diagram in architecture.md).",
@@ -126,14 +121,18 @@ func (k keys) all() iter.Seq[*annotated.Object] {
 	}
 }
 
-// count returns the numbers of keys by state, of stale keys, and of failing keys by namespace.
+// count returns the numbers of invalid objects, of keys by state, of stale keys, and of failing keys by namespace.
 func (k keys) count() []map[string]float64 {
-	states, failing, stale := map[string]float64{}, map[string]float64{}, 0.
+	states, failing := map[string]float64{}, map[string]float64{}
+	invalid, stale := 0., 0.
 	for _, state := range keystate.States() {
 		states[string(state)] = 0
 	}
 	now := k.now()
 	for o := range k.all() {
+		if o.Invalid != nil || o.Request.Rejects() {
+			invalid++
+		}
 		for _, pair := range o.Request.Pairs {
 			key, shown := wantindex.KeyOf(o.NamespacedName, pair.Key), o.View(pair.Key)
 			var streams *keystate.Streams
@@ -152,7 +151,7 @@ func (k keys) count() []map[string]float64 {
 		}
 	}
 	keepMost(failing)
-	return []map[string]float64{states, {"": stale}, failing}
+	return []map[string]float64{{"": invalid}, states, {"": stale}, failing}
 }
 
 const (

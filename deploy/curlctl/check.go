@@ -329,7 +329,7 @@ func (c *checking) pairs(
 		f.Detail = preview.Reason
 		_, inData := object.Data[pair.Key]
 		_, inBinary := object.BinaryData[pair.Key]
-		shown := known.Shown(pair.Key)
+		shown := known.View(pair.Key)
 		if inData || inBinary { // of a manifest, and whoever applies it owns the key
 			shown = &keystate.View{Owner: annotation.Ownership{State: annotation.Foreign}}
 		}

@@ -67,7 +67,7 @@ func openVersions(ctx context.Context, s *session, args []string) (*versioned, e
 	default:
 		return nil, usagef("%s/%s has %s, name one of them", k.Namespace, k.Name, printer.Plural(len(ours), "key"))
 	}
-	if other := k.shown.Shown(k.Key.Key).OtherAsker; other != "" {
+	if other := k.shown.View(k.Key.Key).OtherAsker; other != "" {
 		return nil, errors.New(sentence.KeyOfOther(k.Key.Key, other))
 	}
 	k.entry = ours[k.Key.Key]

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"hash/maphash"
 	"maps"
@@ -271,10 +270,8 @@ func (a *Auditor) carryOut(s *step, c *candidate, p pending, v verdict) {
 		k.group = failureGroup{c.key.Namespace, failure.ClassOf(c.shown.failure)}
 		k.newest, k.queuedUpTo = p.newest(), 0
 	}
-	a.deps.Index.Update(c.key, func(w *wantindex.Want) {
-		w.Stale = c.shown.held && failure.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
-		w.ByNow, w.Finding = w.ByNow && v != inOrder, cmp.Or(finding, w.Finding)
-	})
+	stale := c.shown.held && failure.StaleDue(p.timer, c.object.Request.Interval(c.key.Key), s.now)
+	a.deps.Index.RecordAudit(c.key, finding, stale, v == inOrder)
 	if finding != wantindex.NothingLost {
 		a.deps.Metrics.lost.WithLabelValues(string(finding)).Inc()
 		s.found++

@@ -162,10 +162,10 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 // recordResults records in the index which wants have a result in the object.
 func (r *Reconciler) recordResults(name types.NamespacedName, p plan.Plan) {
 	for _, key := range p.Answered {
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Answered = true })
+		r.deps.Index.RecordAnswer(wantindex.KeyOf(name, key))
 	}
-	for _, key := range p.InSync { // the next drift needs a new want
-		r.deps.Index.Update(wantindex.KeyOf(name, key), func(w *wantindex.Want) { w.Answered, w.Repairs = true, "" })
+	for _, key := range p.InSync {
+		r.deps.Index.RecordInSync(wantindex.KeyOf(name, key))
 	}
 }
 

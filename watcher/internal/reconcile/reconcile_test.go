@@ -265,7 +265,9 @@ func TestAResultIsRemembered(t *testing.T) {
 	b.write("k")
 	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Answered).To(BeTrue())
-	b.index.Update(key("k"), func(w *wantindex.Want) { w.Repairs = "none" })
+	want, _ := b.index.Want(key("k"))
+	want.Repairs = "none"
+	b.index.Put(key("k"), want)
 	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Repairs).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status

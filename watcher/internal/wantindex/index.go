@@ -247,8 +247,24 @@ func (i *Index) Each(visit func(pipeline.Key, Want)) {
 	}
 }
 
-// Update changes the want of a key, if any.
-func (i *Index) Update(key pipeline.Key, change func(*Want)) {
+// RecordAnswer records that the object has a result of the want.
+func (i *Index) RecordAnswer(key pipeline.Key) { i.update(key, func(w *Want) { w.Answered = true }) }
+
+// RecordInSync records that the key holds the requested body, so that the next drift needs a new want.
+func (i *Index) RecordInSync(key pipeline.Key) {
+	i.update(key, func(w *Want) { w.Answered, w.Repairs = true, "" })
+}
+
+// RecordAudit records what the audit found. A finding stays until a new want, and a want by curl-now is like any other
+// once it is in order.
+func (i *Index) RecordAudit(key pipeline.Key, f Finding, stale, inOrder bool) {
+	i.update(key, func(w *Want) {
+		w.Stale, w.ByNow, w.Finding = stale, w.ByNow && !inOrder, cmp.Or(f, w.Finding)
+	})
+}
+
+// update changes the want of a key, if any.
+func (i *Index) update(key pipeline.Key, change func(*Want)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if wants, at, found := i.find(key); found {

@@ -77,8 +77,8 @@ func TestIndex(t *testing.T) {
 
 	copied := x.Object(a)
 	x.Drop(key("a", "2"))
-	x.Update(key("a", "1"), func(w *wantindex.Want) { w.Answered = true })
-	x.Update(key("a", "none"), func(w *wantindex.Want) { w.Answered = true })
+	x.RecordAnswer(key("a", "1"))
+	x.RecordAnswer(key("a", "none"))
 	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Answered", false))), "a copy")
 	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Answered", true))))
 

@@ -200,7 +200,7 @@ func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64
 	}
 	var shown *keystate.View
 	if object, found := r.Objects[pipeline.Key{Namespace: w.Key.Namespace, Name: w.Key.Name}]; found {
-		shown, spec.Ignored = object.Shown(w.Key.Key), object.Ignored
+		shown, spec.Ignored = object.View(w.Key.Key), object.Ignored
 		answered := shown.Entry.Fence.Compare(status.Fence{Epoch: w.Want.GetEpoch(), Seq: w.Sequence}) >= 0
 		streams.NotLanding = streams.NotLanding && !answered
 	}

@@ -134,7 +134,7 @@ func (o *Object) unpublished(
 		if wanted[at] {
 			continue
 		}
-		state := keystate.Of(o.Spec(pair), o.Shown(pair.Key), streams, now)
+		state := keystate.Of(o.Spec(pair), o.View(pair.Key), streams, now)
 		if _, ruled := o.Request.Rules[pair.Key]; ruled && o.Status.Problem != nil && state.Reason == keystate.Unpublished {
 			continue // the problem is a mistake in its rules, which only the watcher compiles
 		}
