@@ -26,7 +26,7 @@ func isRedirect(status int) bool {
 // target may be reached.
 func (x *exchange) redirect(from *url.URL, answer *http.Response) hopEnd {
 	wrong := func(err error) hopEnd { return hopEnd{err: err, rejection: rejection{status: answer.StatusCode}} }
-	location := answer.Header.Get("Location")
+	location := only(answer.Header, "Location") // clients differ in which of two they follow
 	switch {
 	case location == "":
 		return wrong(errLocation)

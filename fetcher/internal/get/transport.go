@@ -204,11 +204,27 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 			return nil, errNotHTTP
 		case err != nil:
 			return nil, errors.Join(err, t.hop.wire.err)
+		case hidesCoding(answer.Header):
+			return nil, errNotHTTP
 		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
 			limited.N = math.MaxInt64
 			return answer, conn.SetDeadline(time.Time{})
 		}
 	}
+}
+
+// hidesCoding reports whether a blank follows the name of a header that says how to decode the body (RFC 9112
+// section 5.1). Package http takes it for another name, so the body would have the marks of the chunks.
+func hidesCoding(h http.Header) bool {
+	for name := range h {
+		switch plain := http.CanonicalHeaderKey(strings.TrimRight(name, " ")); plain {
+		case "Transfer-Encoding", "Content-Encoding":
+			if plain != name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // h2FrameHeader is the size of the header of an HTTP/2 frame (RFC 9113 section 4.1).
