@@ -108,7 +108,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 	return group.Wait()
 }
 
-// service are created by newParts.
+// service has the components of the watcher.
 type service struct {
 	objects  *informer.Informer[*annotated.Object]
 	quota    *quota.Quota
@@ -119,7 +119,7 @@ type service struct {
 	cache, streams *process.HealthPart
 }
 
-// newService creates the parts in order: a part comes after the parts that it uses.
+// newService wires the service in order: a component comes after those that it uses.
 func newService(
 	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
 ) (*service, error) {
