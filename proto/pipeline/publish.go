@@ -118,10 +118,10 @@ func (c *Client) replace(ctx context.Context, what string, m *nats.Msg, last uin
 }
 
 // readBack returns the message that replaced the one with the sequence last. A replica that does not know it yet is
-// asked again.
+// asked again. A fetcher may not read timers by their subject in the API, so the subject is in the request.
 func (c *Client) readBack(ctx context.Context, subject string, last uint64) (have Message, ok bool) {
 	for wait := askFirst; ; wait *= 2 {
-		have, err := c.LastMessage(ctx, Requests, subject)
+		have, err := c.request(ctx, Requests, map[string]any{"last_by_subj": subject})
 		if err == nil && have.Sequence > last {
 			return have, true
 		}
