@@ -1,6 +1,7 @@
 package get_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,7 +14,11 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -84,6 +89,50 @@ func secured(cfg *tls.Config, handle func(context.Context, net.Conn)) func(conte
 			handle(ctx, inner)
 		}
 	}
+}
+
+// serveRenegotiation responds to one request, after a second handshake. Package tls has no such server. The returned
+// function ends the server and returns what it has printed.
+func serveRenegotiation(ctx context.Context, ca *authority) (port int, heard func() string) {
+	GinkgoHelper()
+	openssl, err := exec.LookPath("openssl")
+	if err != nil {
+		Skip("without openssl")
+	}
+	certificate, key := pemOf(ca.issue(host, time.Now().Add(time.Hour)))
+	command := exec.CommandContext(ctx, openssl, "s_server", "-accept", "127.0.0.1:0", "-tls1_2", "-CAfile", cfg.CABundle,
+		"-cert", writeFile("crt", certificate), "-key", writeFile("key", key))
+	in, out := suitetest.Must(command.StdinPipe()), suitetest.Must(command.StdoutPipe())
+	command.Stderr = command.Stdout
+	Expect(command.Start()).To(Succeed())
+	ports, said := make(chan int, 1), make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			line := lines.Text()
+			all.WriteString(line + "\n")
+			_, address, _ := strings.Cut(line, "ACCEPT ")
+			switch _, accepted, _ := net.SplitHostPort(address); {
+			case accepted != "":
+				n, _ := strconv.Atoi(accepted)
+				ports <- n
+			case strings.HasPrefix(line, "User-Agent:"):
+				_, _ = io.WriteString(in, "R\n") // the command for a second handshake
+			case line == "Read BLOCK": // after it
+				_, _ = io.WriteString(in, ok+length(6)+"hello\n")
+			}
+		}
+		said <- all.String()
+	}()
+	heard = sync.OnceValue(func() string {
+		_ = command.Process.Kill()
+		text := <-said
+		_ = command.Wait()
+		return text
+	})
+	DeferCleanup(func() { heard() })
+	Eventually(ports).WithContext(ctx).Should(Receive(&port))
+	return port, heard
 }
 
 func httpsURL(port int) string { return "https://" + hostPort(host, port) + "/" }
@@ -203,6 +252,24 @@ var _ = Describe("TLS", func() {
 					"for this URL and namespace"))
 		}
 	})
+
+	DescribeTable("permits one second handshake, in which IIS asks for a client certificate",
+		func(ctx SpecContext, certified bool) {
+			port, heard := serveRenegotiation(ctx, ca)
+			request := get.Request{URL: httpsURL(port), Namespace: "team-a"}
+			if certified {
+				certificate, key := pemOf(ca.issue("team-a", later()))
+				cfg.HeaderFile = writeFile("headers.yaml", fmt.Sprintf("- {host: data.example.com, namespaces: [team-a], "+
+					"ports: [%d], clientCertificate: {certFile: crt, keyFile: key}}\n", port))
+				replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "crt"), certificate)
+				replace(filepath.Join(filepath.Dir(cfg.HeaderFile), "key"), key)
+			}
+			Expect(newClient().Do(ctx, request)).To(HaveField("Body", BeEquivalentTo("hello\n")))
+			Expect(strings.Contains(heard(), "depth=0 CN = "+secret)).To(Equal(certified))
+		},
+		Entry("and gets none", false),
+		Entry("and gets it", true),
+	)
 
 	It("aborts a silent handshake after the TLS timeout", func(ctx SpecContext) {
 		start := time.Now()

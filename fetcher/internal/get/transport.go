@@ -106,7 +106,10 @@ func (t *transport) secure(r *http.Request, conn net.Conn, direct bool) (net.Con
 	if r.URL.Scheme != "https" {
 		return conn, nil
 	}
-	cfg := &tls.Config{RootCAs: roots, ServerName: r.URL.Hostname(), NextProtos: []string{"http/1.1"}}
+	cfg := &tls.Config{
+		RootCAs: roots, ServerName: r.URL.Hostname(), NextProtos: []string{"http/1.1"},
+		Renegotiation: tls.RenegotiateOnceAsClient, // IIS asks for client certificates only once it knows the path
+	}
 	if t.identity != nil {
 		cfg.RootCAs = cmp.Or(t.identity.Roots, roots)
 	}
