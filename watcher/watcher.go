@@ -167,7 +167,7 @@ func newService(
 	return p, nil
 }
 
-// changed passes on a changed object. The watch begins after newParts.
+// changed passes on a changed object. The watch begins after newService.
 func (p *service) changed(name types.NamespacedName, live bool) {
 	p.quota.Changed()
 	p.sessions.Changed(name, live)
