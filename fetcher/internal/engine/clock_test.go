@@ -28,7 +28,7 @@ var _ = Describe("A broker whose clock is set back by a day", func() {
 
 	It("does not delay a namespace that has used up its budget", func() {
 		f := w.fetcher(func(o *fetcherOptions) {
-			o.local, o.config.ResultBytes = nil, budget.Config{Burst: 100, Refill: time.Minute}
+			o.local, o.config.ResultBytes = time.Now, budget.Config{Burst: 100, Refill: time.Minute}
 		})
 		o := serve(says(strings.Repeat("x", 1000)))
 		f.fetch(w.want(o.URL+"/a", named("cm", 0)))
