@@ -29,6 +29,9 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	}
 	start := time.Now()
 	body, err := readBody(answer.Body, answer.ContentLength, limit)
+	if err == nil && int64(len(body)) < wholeSize(answer.Header) {
+		err = io.ErrUnexpectedEOF
+	}
 	if err == nil {
 		body, err = decode(ctx, body, layers, limit)
 	}

@@ -112,6 +112,20 @@ func only(h http.Header, name string) string {
 	return h.Get(name)
 }
 
+// contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4).
+var contentRange = regexp.MustCompile(`^(?i:bytes) [0-9]+-[0-9]+/([0-9]+)$`)
+
+// wholeSize returns the size of the file to which the body belongs (0: unknown). Some caches send the part of a
+// file that another client has requested as a 200.
+func wholeSize(h http.Header) int64 {
+	found := contentRange.FindStringSubmatch(h.Get("Content-Range"))
+	if found == nil {
+		return 0
+	}
+	size, _ := strconv.ParseInt(found[1], 10, 64) // the largest number if it is too large
+	return size
+}
+
 // rejectsCondition reports whether the conditions of a GET may be the reason for its status. The
 // other statuses have reasons of their own, or another attempt follows without conditions.
 func rejectsCondition(status int) bool {
