@@ -19,6 +19,8 @@ type DNS struct {
 	// for all names without an entry.
 	answers map[string][][]string
 	asked   map[dnsmessage.Question]int
+	// broken is the type of the questions that the server fails to answer.
+	broken dnsmessage.Type
 }
 
 // NewDNS returns a server that knows no name.
@@ -35,11 +37,19 @@ func (d *DNS) Rebind(name string, lists ...[]string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers[plain(name)] = lists
+	d.broken = 0
 	clear(d.asked)
 }
 
 // SetOther makes all names without an entry resolve to addrs.
 func (d *DNS) SetOther(addrs ...string) { d.Rebind("", addrs) }
+
+// Break makes the server fail for questions of a type, until an answer is set.
+func (d *DNS) Break(kind dnsmessage.Type) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = kind
+}
 
 // Questions returns the number of questions since the last answer was set, for all names and types.
 func (d *DNS) Questions() (total int) {
@@ -83,16 +93,19 @@ func (d *DNS) reply(packet []byte) ([]byte, error) {
 	if err := m.Unpack(packet); err != nil || len(m.Questions) != 1 {
 		return nil, errors.New("not one question")
 	}
-	found, known := d.look(m.Questions[0])
+	found, known, broken := d.look(m.Questions[0])
 	m.Response, m.RecursionAvailable, m.Answers, m.Additionals = true, true, records(m.Questions[0], found), nil
-	if !known {
+	switch {
+	case broken:
+		m.RCode = dnsmessage.RCodeServerFailure
+	case !known:
 		m.RCode = dnsmessage.RCodeNameError
 	}
 	return m.Pack()
 }
 
 // look finds the answer. It counts questions per family, because one lookup sends one for each.
-func (d *DNS) look(q dnsmessage.Question) (addrs []string, known bool) {
+func (d *DNS) look(q dnsmessage.Question) (addrs []string, known, broken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	turn := d.asked[q]
@@ -101,10 +114,10 @@ func (d *DNS) look(q dnsmessage.Question) (addrs []string, known bool) {
 	if len(answers) == 0 {
 		answers = d.answers[""]
 	}
-	if len(answers) == 0 {
-		return nil, false
+	if len(answers) == 0 || d.broken == q.Type {
+		return nil, false, d.broken == q.Type
 	}
-	return answers[min(turn, len(answers)-1)], true
+	return answers[min(turn, len(answers)-1)], true, false
 }
 
 func records(q dnsmessage.Question, addrs []string) (all []dnsmessage.Resource) {

@@ -34,7 +34,7 @@ func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Con
 		return p.dial(ctx, network, t, t.name)
 	}
 	conn, err := p.dial(ctx, network, t, p.firstName(t.name))
-	if p.mayUseSearchList(err) {
+	if p.mayUseSearchList(ctx, t.name, err) {
 		return p.dial(ctx, network, t, t.name)
 	}
 	return conn, err
@@ -66,9 +66,25 @@ func (p *Policy) firstName(name string) string {
 }
 
 // mayUseSearchList reports whether to look the name up within the cluster after a failed lookup.
-func (p *Policy) mayUseSearchList(err error) bool {
+func (p *Policy) mayUseSearchList(ctx context.Context, name string, err error) bool {
+	first := p.firstName(name)
+	switch {
+	case len(p.allow) == 0 || !isNotFound(err):
+		return false
+	case first == name:
+		return true
+	}
+	// Go takes a name for unknown if it has no address of one family and the lookup of the other one failed.
+	strict := &net.Resolver{PreferGo: true, StrictErrors: true, Dial: p.dialling.resolver.Dial}
+	ctx, cancel := context.WithTimeout(ctx, p.dialling.timeout)
+	defer cancel()
+	_, err = strict.LookupNetIP(ctx, "ip", first)
+	return isNotFound(err)
+}
+
+func isNotFound(err error) bool {
 	var failure *net.DNSError
-	return len(p.allow) > 0 && errors.As(err, &failure) && failure.IsNotFound
+	return errors.As(err, &failure) && failure.IsNotFound
 }
 
 func (p *Policy) dial(ctx context.Context, network string, t target, name string) (net.Conn, error) {

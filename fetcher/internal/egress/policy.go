@@ -176,7 +176,7 @@ func (p *Policy) resolve(ctx context.Context, u *url.URL) (target, []netip.Addr,
 	ctx, cancel := context.WithTimeout(ctx, p.dialling.timeout)
 	defer cancel()
 	addrs, err := p.dialling.resolver.LookupNetIP(ctx, "ip", p.firstName(t.name))
-	if p.mayUseSearchList(err) {
+	if p.mayUseSearchList(ctx, t.name, err) {
 		addrs, err = p.dialling.resolver.LookupNetIP(ctx, "ip", t.name)
 	}
 	if err == nil && len(addrs) == 0 {

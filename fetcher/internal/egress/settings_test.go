@@ -5,9 +5,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"net/http/httptrace"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
@@ -168,6 +170,24 @@ var _ = Describe("the operator's settings", func() {
 		It("is applied after the name itself if a range is allowed", func(ctx SpecContext) {
 			Expect(questions(ctx, egress.Config{AllowCIDRs: loopback})).To(HaveEach(BeNumerically(">=", 4)))
 		})
+
+		DescribeTable("is not applied if a server fails for the only family of a name",
+			func(ctx SpecContext, address string, kind dnsmessage.Type) {
+				gate, _ := newGate(egress.Config{AllowCIDRs: loopback})
+				var asked []string
+				traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+					DNSStart: func(info httptrace.DNSStartInfo) { asked = append(asked, info.Host) },
+				})
+				names.Set("data.example.com", address)
+				names.Break(kind)
+
+				Expect(attempt(traced, gate, "http://data.example.com/")).NotTo(Succeed())
+				Expect(verdict(traced, gate, "http://data.example.com/")).NotTo(Succeed())
+				Expect(asked).To(HaveEach("data.example.com."))
+			},
+			Entry("IPv4", public, dnsmessage.TypeA),
+			Entry("IPv6", "2606:4700:4700::1111", dnsmessage.TypeAAAA),
+		)
 	})
 
 	DescribeTable("are rejected if a flag is invalid",
