@@ -1,6 +1,7 @@
 package curlctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -155,7 +156,7 @@ func (r *replaying) follow(ctx context.Context, follower *replay.Follower) error
 			return err
 		}
 	}
-	return r.outcomes(written)
+	return cmp.Or(r.outcomes(written), ctx.Err())
 }
 
 // maxNamed is the maximum number of failed items that are printed with their names.

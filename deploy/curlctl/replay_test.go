@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 var _ = Describe("replay", func() {
@@ -74,6 +76,25 @@ var _ = Describe("replay", func() {
 		Expect(r.code).To(BeZero(), "%s %s", r.out, r.err)
 		golden("replay-wait", sortedLines(r.out))
 		Expect(w.failed(ctx)).To(Equal(21), "failures are kept")
+	})
+
+	It("ends with exit code 6 at an interrupt while only the writer is not done", func(ctx SpecContext) {
+		w.fetch()
+		broken(ctx, 1)
+		site.up.Store(true)
+		interrupted, interrupt := context.WithCancel(ctx)
+		defer interrupt()
+		Expect(w.js.Conn().Subscribe("$JS.API.CONSUMER.INFO.CURL_RESULTS.writer", func(m *nats.Msg) {
+			if strings.HasPrefix(m.Reply, process.InboxPrefix("curlctl")) {
+				interrupt()
+			}
+		})).Error().NotTo(HaveOccurred())
+		Expect(w.js.Conn().Flush()).To(Succeed())
+
+		r := w.run(interrupted, "replay", "--all", "--wait", "--timeout=30s")
+		Expect(r.out).To(And(ContainSubstring("1 fetched"), ContainSubstring("The writer has not handled all of them yet")))
+		Expect(r.err).To(HaveSuffix("curlctl: interrupted\n"))
+		Expect(r.code).To(Equal(6))
 	})
 
 	It("reports keys that fail again, with both failures", func(ctx SpecContext) {
