@@ -11,6 +11,8 @@ import (
 )
 
 // Client is the API of the Watchers of all namespaces.
+//
+// +kubebuilder:object:generate=false
 type Client struct {
 	rest   rest.Interface
 	params runtime.ParameterCodec
