@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -46,6 +47,9 @@ func readDashboard() (d dashboard) {
 // panelName matches the title of a panel in a runbook.
 var panelName = regexp.MustCompile(`panel\s\*\*(.+?)\*\*`)
 
+// series matches the name of one of our metrics in a query, with the suffix of a histogram.
+var series = regexp.MustCompile(`curlmethat_\w+`)
+
 var _ = Describe("The dashboard", func() {
 	var d dashboard
 	BeforeEach(func() { d = readDashboard() })
@@ -78,6 +82,28 @@ var _ = Describe("The dashboard", func() {
 				Expect(refs[t.RefID]).To(BeFalse(), p.Title)
 				refs[t.RefID] = true
 				Expect(t.Datasource.UID).To(Equal("${datasource}"), p.Title)
+			}
+		}
+	})
+
+	It("explains only values that its metrics have", func() {
+		c := allMetrics(allRules())
+		explained := regexp.MustCompile(`(?:^|\. )([a-z_]+)(?: and ([a-z_]+))?:`)
+		for _, p := range d.drawn() {
+			var known []string
+			for _, t := range p.Targets {
+				for _, m := range series.FindAllString(t.Expr, -1) {
+					for name, one := range c {
+						if strings.HasPrefix(m, name) {
+							known = slices.Concat(append(known, name), slices.Concat(slices.Collect(maps.Values(one.labels))...))
+						}
+					}
+				}
+			}
+			for _, found := range explained.FindAllStringSubmatch(p.Description, -1) {
+				for _, word := range slices.DeleteFunc(found[1:], func(word string) bool { return word == "" }) {
+					Expect(known).To(ContainElement(MatchRegexp("(^|_)"+word+"(_|$)")), p.Title)
+				}
 			}
 		}
 	})
