@@ -182,7 +182,7 @@ var _ = Describe("The metrics of a fetcher", func() {
 		It("increase: "+strings.Join(m.series, ", "), func() {
 			l, before := newLab(m.change), map[string]float64{}
 			for _, series := range m.series {
-				before[series] = suitetest.Must(l.Value(series)())
+				before[series], _ = l.Value(series)() // 0 if it does not exist yet
 			}
 			m.do(l)
 			for series, value := range before {

@@ -71,14 +71,19 @@ func Metrics(from prometheus.Gatherer) (map[string]float64, error) {
 	return series, nil
 }
 
-// MetricValue returns the sum of all series whose names begin with prefix, which may include labels.
+// MetricValue returns the sum of all series whose names begin with prefix, which may include labels. It is an error if
+// there are none, so that no spec takes a wrong name for 0.
 func MetricValue(from prometheus.Gatherer, prefix string) (sum float64, err error) {
 	series, err := Metrics(from)
+	found := false
 	for name, v := range series {
 		if name == prefix || strings.HasPrefix(name, prefix+"{") || strings.Contains(prefix, "{") &&
 			strings.HasPrefix(name, prefix) {
-			sum += v
+			sum, found = sum+v, true
 		}
+	}
+	if err == nil && !found {
+		err = fmt.Errorf("there is no metric %s", prefix)
 	}
 	return sum, err
 }
