@@ -90,7 +90,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, list.String()+sum)
 }
 
-// HealthPart is something that must work for the process to be ready. A nil Part does nothing.
+// HealthPart is something that must work for the process to be ready. A nil HealthPart does nothing.
 type HealthPart struct {
 	name string
 	// reason why it does not work (empty if it does).
