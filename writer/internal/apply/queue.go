@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,14 +54,14 @@ type pending struct {
 	done  chan<- end
 }
 
-// take removes the next batch from a group.
+// take removes the next batch from a group. Copies let go of its bodies, even if others arrive all the time.
 func (g *group) take() (batch group) {
 	n, bytes := 0, 0
 	for n < len(*g) && (n == 0 || bytes+(*g)[n].bytes <= maxBatch) {
 		bytes += (*g)[n].bytes
 		n++
 	}
-	batch, *g = (*g)[:n], (*g)[n:]
+	batch, *g = slices.Clone((*g)[:n]), slices.Delete(*g, 0, n)
 	return batch
 }
 

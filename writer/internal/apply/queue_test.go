@@ -2,15 +2,18 @@ package apply
 
 import (
 	"context"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -91,6 +94,16 @@ func TestABatchIsNotLargerThanAConfigMap(t *testing.T) {
 		q.Expect(q.batches).To(Equal([][]string{{"0", "1"}, {"2"}, {"3"}, {"4", "5"}}))
 		q.Expect(q.shares).To(BeEmpty())
 	})
+}
+
+func TestTheBodiesOfABatchDoNotOutlastIt(t *testing.T) {
+	result := new(v1.Result)
+	done := weak.Make(result)
+	g := group{{item: plan.Item{Result: result}, bytes: maxBatch}, {bytes: maxBatch}}
+	g.take()
+	runtime.GC()
+	NewWithT(t).Expect(done.Value()).To(BeNil())
+	runtime.KeepAlive(&g)
 }
 
 func TestConcurrencyIsBounded(t *testing.T) {
