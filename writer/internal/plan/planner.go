@@ -47,7 +47,10 @@ func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need)
 	}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])
-		if b.need.Values || len(b.need.History) > 0 {
+		if b.need.Values { // which makes the object live
+			return Plan{}, Need{Values: true}
+		}
+		if len(b.need.History) > 0 {
 			return Plan{}, b.need
 		}
 		b.need.Live = b.need.Live || object.Freshness != Live && p.Decisions[i].needsLive()

@@ -481,6 +481,12 @@ func since(e status.Entry, at time.Time) status.Entry {
 	return e
 }
 
+func TestAnObjectIsReadOnceForAResultToDropAndOneThatNeedsItsValues(t *testing.T) {
+	object := asking().ownedBy("person").noted(copied(wrote("a"))).seen(plan.FromPatch).object()
+	_, need := object.plan(plan.Planner{}, other(content(5, "b")), content(6, "b"))
+	NewWithT(t).Expect(need).To(Equal(plan.Need{Values: true}))
+}
+
 func other(i plan.Item) plan.Item {
 	i.Result.GetWant().Uid = "uid-2"
 	return i
