@@ -59,7 +59,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 	m.audit = audit.NewMetrics(m.own)
 	m.events = m.own.Counters("watch_events_total", "Events from the watch of ConfigMaps, by kind. A list is one event.",
 		metric.Labeled("kind", informer.EventKinds()...))
-	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT")
+	m.calls = kube.NewRequestMetrics(m.standard, "GET", "POST", "PUT")
 	m.leader = m.own.Gauge("leader", "Whether this watcher publishes: 0 or 1. Without an election it is always 1.")
 	m.lease = c.Election.Metric(m.standard)
 	return m

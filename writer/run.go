@@ -100,7 +100,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{own: metric.New(registry, "writer"), standard: metric.Standard(registry)}
 	m.applier = apply.NewMetrics(m.own)
-	m.calls = kube.NewCalls(m.standard, "GET", "PATCH", "POST")
+	m.calls = kube.NewRequestMetrics(m.standard, "GET", "PATCH", "POST")
 	return m
 }
 

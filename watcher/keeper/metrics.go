@@ -45,7 +45,7 @@ func newMetrics(registry prometheus.Registerer, c Config) *metrics {
 		metric.Labeled("outcome", outcomeApplied, outcomeRepaired, outcomeRefused, outcomeFailed))
 	m.reports = m.own.Counter("status_patches_total", "Writes of Watcher statuses.")
 	m.leader = m.own.Gauge("leader", "Whether this keeper leads: 0 or 1. Always 1 without an election.")
-	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PUT", "PATCH")
+	m.calls = kube.NewRequestMetrics(m.standard, "GET", "POST", "PUT", "PATCH")
 	m.queue = kube.NewQueueMetrics(m.standard, queueName)
 	m.lease = c.Election.Metric(m.standard)
 	return m

@@ -23,8 +23,8 @@ type RequestMetrics struct {
 	durations *prometheus.HistogramVec
 }
 
-// NewCalls creates the metrics in a set with standard names, for the methods that a service uses.
-func NewCalls(set *metric.Set, methods ...string) *RequestMetrics {
+// NewRequestMetrics creates the metrics in a set with standard names, for the methods that a service uses.
+func NewRequestMetrics(set *metric.Set, methods ...string) *RequestMetrics {
 	const name = "rest_client_requests_total"
 	const help = "Requests to the API server, by method and status code. " + noResponse + ": no response."
 	method := metric.Labeled("method", methods...)

@@ -73,7 +73,7 @@ func FromWant(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	return FromDigest(w, Digest(w), seq, at)
 }
 
-// FromDigest is Of for a want of this epoch or a later one whose Digest is known.
+// FromDigest is FromWant for a want of this epoch or a later one whose Digest is known.
 func FromDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
 	return Want{
 		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Repairs: w.GetDrift(),

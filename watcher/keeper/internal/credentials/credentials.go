@@ -130,7 +130,7 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) metrics {
 	m := metrics{own: metric.New(registry, service), standard: metric.Standard(registry)}
-	m.calls = kube.NewCalls(m.standard, "GET", "POST", "PATCH")
+	m.calls = kube.NewRequestMetrics(m.standard, "GET", "POST", "PATCH")
 	m.problems = m.own.Gauge("credentials_problems",
 		"With --credentials: Secrets that are ignored, namespaces that cannot be read, and a failed write.")
 	m.compiled = m.own.Gauge("credentials_timestamp_seconds",
