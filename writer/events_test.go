@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -74,5 +75,6 @@ var _ = Describe("A failed fetch", func() {
 			Expect(w.events(cm)).To(ConsistOf(HavePrefix("Warning BadStatus")))
 		}
 		Expect(ready()).To(BeTrue(), "in each poll")
+		Expect(w.Log).To(gbytes.Say(`"level":"warn".*limit reached.*Event was not written, retrying`))
 	})
 })

@@ -35,12 +35,17 @@ func (t *task) emitEvents(
 			written = true
 		case apiserver.Unavailable, apiserver.Failed:
 			// The admission plugin EventRateLimit has limits for Events. A limit for all requests refuses patches, too.
-			if limited := apierrors.IsTooManyRequests(err); !limited && !t.serverFault(ctx, err) {
+			level := zerolog.WarnLevel
+			switch limited := apierrors.IsTooManyRequests(err); {
+			case limited:
+			case t.serverFault(ctx, err):
+				level = zerolog.DebugLevel // the breaker logs it
+			default:
 				t.line(item, zerolog.WarnLevel, kindEventFailed).Err(err).
 					Msg("Event was not written, perhaps because an admission webhook is slow or broken")
 				return true, nil
 			}
-			t.line(item, zerolog.DebugLevel, kindEventFailed).Err(err).Msg("Event was not written, retrying")
+			t.line(item, level, kindEventFailed).Err(err).Msg("Event was not written, retrying")
 			return false, err
 		default:
 			if !t.eventsDenied.Swap(true) {
