@@ -29,7 +29,7 @@ const (
 	// removalWindow is how long a removal counts.
 	removalWindow = time.Minute
 	// countInterval is the minimum time between two counts of all objects, and countShare the minimum ratio of
-	// that time to the duration of a count.
+	// that time to the duration of a count, up to a removalWindow: the process may have been paused during a count.
 	countInterval = time.Second
 	countShare    = 50
 	// minSpread is the minimum number of namespaces that stop all others.
@@ -93,7 +93,7 @@ func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time
 	if unsent == 0 && r.stopped == 0 {
 		return 0
 	}
-	interval := max(countInterval, countShare*r.took)
+	interval := min(max(countInterval, countShare*r.took), removalWindow)
 	if now := r.clock.Now(); now.Sub(r.countedAt) >= interval {
 		r.count(now)
 		r.took = r.clock.Since(now)

@@ -286,6 +286,19 @@ func TestStoppedRemovalsCostFewCountsOfManyObjects(t *testing.T) {
 	b.Expect(b.counts-counts).To(BeNumerically("<=", 12), "in a minute")
 }
 
+func TestRemovalsWaitAtMostAMinuteAfterACountThatTookLong(t *testing.T) {
+	t.Parallel()
+	b := newCluster(t, 100)
+	b.removePairs(b.others[0])
+	b.countTakes = 10 * time.Second
+	b.reconcileAll(b.others[:1])
+	b.removePairs(b.others[1])
+	b.countTakes = 0
+	b.clock.Step(time.Minute)
+	b.reconcileAll(b.others[1:2])
+	b.expectRemovals(2, 0)
+}
+
 func TestAFewNamespacesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	b := newClusterOf(t, 400, 20)
