@@ -227,8 +227,8 @@ func named(flag string, option nats.Option) nats.Option {
 
 // credentials matches a server address up to its userinfo, and scheme one without.
 var (
-	credentials = regexp.MustCompile(`(?s)^([a-z]+://)?.*@`)
-	scheme      = regexp.MustCompile(`^([a-z]+://)?`)
+	credentials = regexp.MustCompile(`(?is)^([a-z]+://)?.*@`)
+	scheme      = regexp.MustCompile(`(?i)^([a-z]+://)?`)
 )
 
 // RedactServers returns comma-separated server addresses without credentials. What precedes a password with a comma

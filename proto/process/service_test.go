@@ -80,6 +80,8 @@ var _ = Describe("a service as a process", func() {
 			`--nats-url: "nats://" is not an address such as nats://nats:4222`),
 		Entry("a password with a comma", nil, []string{"--nats-url", "nats://nats:4222,nats://user:sec,ret@nats2:4222"},
 			`--nats-url: "nats://nats:4222,nats://nats2:4222" is not an address such as nats://nats:4222`),
+		Entry("a scheme in capitals", nil, []string{"--nats-url", "nats://nats:4222,NATS://user:secret@"},
+			`--nats-url: "nats://nats:4222,NATS://" is not an address such as nats://nats:4222`),
 		Entry("a file", nil, []string{"--nats-creds", "/nowhere"},
 			"--nats-creds: stat /nowhere: no such file or directory (give the path of an existing file)"),
 		Entry("a certificate without its key", nil, []string{"--nats-cert", "/dev/null"},
