@@ -162,7 +162,7 @@ func (o *Options) options(ctx context.Context, denials *Denials) []nats.Option {
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // such as after the rotation of a seed, before NATS is reloaded
 		nats.ClosedHandler(func(nc *nats.Conn) {
-			denials.end(fmt.Errorf("%w: %w: %w", ErrNoConnection, process.ErrClosed, nc.LastError()))
+			denials.close(fmt.Errorf("%w: %w: %w", ErrNoConnection, process.ErrClosed, nc.LastError()))
 		}),
 		func(n *nats.Options) error {
 			if n.InboxPrefix == "" {

@@ -171,8 +171,10 @@ func (c *Connection) User(ctx context.Context) (User, error) {
 
 // Denials notes the permission violations on a connection. The zero value is ready.
 type Denials struct {
-	mu      sync.Mutex
-	last    *PermissionError
+	mu   sync.Mutex
+	last *PermissionError
+	// closed is why the connection is closed for good (nil if it is not).
+	closed  error
 	waiting map[context.Context]context.CancelCauseFunc
 }
 
@@ -181,6 +183,14 @@ func (d *Denials) add(e *PermissionError) {
 	d.last = e
 	d.mu.Unlock()
 	d.end(e)
+}
+
+// close ends all contexts, and all later ones.
+func (d *Denials) close(cause error) {
+	d.mu.Lock()
+	d.closed = cause
+	d.mu.Unlock()
+	d.end(cause)
 }
 
 // end ends all contexts.
@@ -202,6 +212,9 @@ func (d *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.
 		d.waiting = map[context.Context]context.CancelCauseFunc{}
 	}
 	d.waiting[ctx] = end
+	if d.closed != nil {
+		end(d.closed)
+	}
 	return ctx, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
