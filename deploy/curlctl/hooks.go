@@ -2,6 +2,7 @@ package curlctl
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 
@@ -75,7 +76,11 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 			log.Error().Err(err).Msg("keeping the last valid hooks")
 		}
 	})
-	return group.Wait()
+	err = group.Wait()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		return cause // such as a denied request
+	}
+	return err
 }
 
 // refetchAll returns a function that requests the fetch of all keys whose URL begins with a prefix.

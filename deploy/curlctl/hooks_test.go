@@ -74,6 +74,19 @@ var _ = Describe("curlctl hooks", func() {
 		Eventually(ended).Should(Receive())
 	})
 
+	It("ends with exit code 4 after a denied request", func(ctx SpecContext) {
+		ended, _ := hooks(ctx, func(connection int) string {
+			if connection == 1 { // the command serves before the second
+				return "PONG\r\n"
+			}
+			return "PONG\r\n-ERR 'Permissions Violation for Publish to \"curl.due.a.b.c\"'\r\n"
+		})
+		var r result
+		Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(&r))
+		Expect(r.code).To(Equal(4), r.err)
+		Expect(r.err).To(ContainSubstring("this NATS user may not publish to curl.due.a.b.c"))
+	})
+
 	It("ends after an error of NATS that ends the connection for good", func(ctx SpecContext) {
 		ended, _ := hooks(ctx, func(int) string { return "PONG\r\n-ERR 'Maximum Payload Violation'\r\n" })
 		var r result
