@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	}
 	through := func(ctx context.Context, running local.System) error {
 		if !given && !c.Installed {
-			d.kube.Kubeconfig = running.Kubeconfig
+			d.useOwn(running.Kubeconfig)
 		}
 		if err := d.run(ctx, running); err != nil {
 			return err
@@ -102,6 +102,9 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 	cancel()
 	return cmp.Or(serving.Wait(), err) // a failed web server ends all else
 }
+
+// useOwn uses the control plane of the demo. A context of --kube-context is in the user's kubeconfig only.
+func (d *demo) useOwn(kubeconfig string) { d.kube.Kubeconfig, d.kube.Context = kubeconfig, "" }
 
 // checkCluster returns why the cluster cannot be used, because services would wait for it without end.
 func checkCluster(ctx context.Context, cluster kube.Options) error {

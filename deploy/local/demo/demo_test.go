@@ -18,6 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/local"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 func TestDemo(t *testing.T) { suitetest.Run(t, "the demo") }
@@ -39,6 +40,13 @@ var _ = It("A demo that is interrupted reports the signal, not that something to
 	interrupted := errors.New("interrupt")
 	interrupt(interrupted)
 	Eventually(ended).Should(Receive(Equal(interrupted)))
+})
+
+var _ = It("The control plane of a demo is used without a context of the user's kubeconfig", func() {
+	kubetest.Config(GinkgoTB())
+	d := &demo{kube: kube.Options{Context: "prod"}}
+	d.useOwn(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	Expect(d.kube.UserConfig()).Error().NotTo(HaveOccurred())
 })
 
 var _ = Describe("A demo that cannot start says so at once, with the way out", func() {
