@@ -145,7 +145,10 @@ func (s *session) Objects(ctx context.Context, name string) keys.Objects {
 func (s *session) Keys(ctx context.Context, name string) ([]keys.Key, error) {
 	if s.Connection == nil {
 		objects, err := keys.ReadObjects(ctx, s.Cluster(), s.Namespace, name)
-		if err != nil {
+		switch {
+		case errors.Is(err, context.Canceled):
+			return nil, err
+		case err != nil:
 			_, err = fault.Of(nil, err)
 			return nil, fmt.Errorf("%w, and %w", s.natsError, err)
 		}
