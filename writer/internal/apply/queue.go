@@ -54,8 +54,10 @@ type pending struct {
 	done  chan<- end
 }
 
-// take removes the next batch from a group. Copies let go of its bodies, even if others arrive all the time.
+// take removes the next batch from a group, with the oldest triggers. Copies let go of its bodies, even if others
+// arrive all the time.
 func (g *group) take() (batch group) {
+	slices.SortStableFunc(*g, func(a, b pending) int { return a.item.Fence.Compare(b.item.Fence) })
 	n, bytes := 0, 0
 	for n < len(*g) && (n == 0 || bytes+(*g)[n].bytes <= maxBatch) {
 		bytes += (*g)[n].bytes
@@ -94,7 +96,7 @@ func newQueue(
 }
 
 // namespaceShare is the part of a limit that one namespace gets.
-func namespaceShare(limit int) int { return limit - limit/4 }
+func namespaceShare(limit int) int { return max(1, limit-(limit+3)/4) }
 
 // Do works on an item of so many bytes and returns what became of it. It does nothing if the slow namespace has used
 // its space. Work that has begun is finished, even if ctx is done. Do panics if the work panics.

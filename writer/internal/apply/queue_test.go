@@ -86,12 +86,14 @@ func TestABatchIsNotLargerThanAConfigMap(t *testing.T) {
 		q := newQueued(t, 8)
 		for n, bytes := range []int{maxBatch / 2, maxBatch / 2, maxBatch / 2, 2 * maxBatch, 1, 1} {
 			q.open.Go(func() {
-				q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: "ns", Name: "cm", Key: strconv.Itoa(n)}}, bytes)
+				item := plan.Item{Key: pipeline.Key{Namespace: "ns", Name: "cm", Key: strconv.Itoa(n)}}
+				item.Fence.Seq = uint64(9 - n)
+				q.Do(t.Context(), item, bytes)
 			})
 			synctest.Wait()
 		}
 		q.open.Wait()
-		q.Expect(q.batches).To(Equal([][]string{{"0", "1"}, {"2"}, {"3"}, {"4", "5"}}))
+		q.Expect(q.batches).To(Equal([][]string{{"5", "4"}, {"3"}, {"2", "1"}, {"0"}}), "the oldest trigger first")
 		q.Expect(q.shares).To(BeEmpty())
 	})
 }
