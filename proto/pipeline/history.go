@@ -68,19 +68,21 @@ func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte,
 	}
 	content := nats.NewMsg(BodySubject(key.Namespace, v.GetSha256()))
 	content.Data = body
-	a.publish(content, jetstream.WithExpectLastSequencePerSubject(0))
-	a.publish(version, jetstream.WithMsgID(key.VersionSubject()+" "+trigger))
+	if a.publish(content, jetstream.WithExpectLastSequencePerSubject(0)) { // a version without its body is of no use
+		a.publish(version, jetstream.WithMsgID(key.VersionSubject()+" "+trigger))
+	}
 }
 
-func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) {
-	size := int64(len(m.Data))
-	if a.unconfirmed.Add(size) > maxUnconfirmedBytes || a.js.PublishAsyncPending() >= maxUnconfirmed {
-		a.done(m, errBusy)
-		return
+// publish reports whether it sent a message.
+func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) (sent bool) {
+	err := errBusy
+	if a.unconfirmed.Add(int64(len(m.Data))) <= maxUnconfirmedBytes && a.js.PublishAsyncPending() < maxUnconfirmed {
+		_, err = a.js.PublishMsgAsync(m, jetstream.WithExpectStream(History), once)
 	}
-	if _, err := a.js.PublishMsgAsync(m, jetstream.WithExpectStream(History), once); err != nil {
+	if err != nil {
 		a.done(m, err)
 	}
+	return err == nil
 }
 
 func (a *Archive) done(m *nats.Msg, err error) {

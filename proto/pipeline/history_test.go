@@ -28,6 +28,21 @@ var _ = Describe("The history", func() {
 
 	kept := func() uint64 { return natstest.State(GinkgoTB(), js, pipeline.History).Msgs }
 
+	It("lists no version whose body was not kept", func(ctx SpecContext) {
+		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
+		failed := make(chan error, 2)
+		archive := suitetest.Must(client.Archive(func(err error) { failed <- err }))
+		keep(ctx, archive, key, strings.Repeat("x", 17<<20), 1) // more than may wait for the server
+		keep(ctx, archive, key, "body", 2)
+		Eventually(func() (sizes []int64) {
+			for _, v := range suitetest.Must(client.Versions(ctx, key)) {
+				sizes = append(sizes, v.GetSize())
+			}
+			return sizes
+		}).Should(Equal([]int64{2}))
+		Expect(failed).To(HaveLen(1))
+	})
+
 	// archive returns an archive that must lose nothing.
 	archive := func() *pipeline.Archive {
 		return suitetest.Must(client.Archive(func(err error) {
