@@ -94,7 +94,7 @@ demo: $(filter-out $(if $(shell command -v kubectl),%/kubectl),$(CONTROL_PLANE))
 	@echo 'Building the demo: this takes minutes the first time, then seconds.'
 	@$(GO_BUILD) -o bin/ ./deploy/local/cmd/curl-me-that
 	@$(LINK_ASSETS)
-	@$(WITH_ASSETS) bin/curl-me-that demo $(DEMO_ARGS)
+	@$(WITH_ASSETS) bin/curl-me-that demo $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig '$(KUBECONFIG)') $(DEMO_ARGS)
 
 # Images are REGISTRY/NAME:VERSION.
 REGISTRY ?= ghcr.io/kv8s/curl-me-that

@@ -68,7 +68,7 @@ func (e *Engine) RetryChanged(ctx context.Context) (retried int, err error) {
 		}
 		now := e.deps.Clock.Now()
 		at, err := pipeline.FiresAt(m)
-		if err != nil || at.Before(now.Add(retryWithin)) || due.GetWaitsFor() != 0 { // soon, or the host asked for a pause
+		if err != nil || at.Before(now.Add(retryWithin)) || due.GetWaitsFor() != 0 { // soon, or it waits for more than time
 			continue
 		}
 		wait := soon[key.Namespace]
