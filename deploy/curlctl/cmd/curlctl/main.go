@@ -9,7 +9,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// gcPercent is GOGC, unless the user sets it. With 70, listing 50,000 keys would take 104 MiB instead of 128, but a quarter more CPU time.
+// gcPercent is GOGC, unless the user sets it. With 70, listing 50,000 keys would take 104 MiB instead of 128, but a
+// quarter more CPU time.
 const gcPercent = 150
 
 func main() {
