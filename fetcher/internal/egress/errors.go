@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // ErrDenied matches every *DeniedError in errors.Is.

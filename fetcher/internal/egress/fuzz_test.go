@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 func defaultPolicy(tb testing.TB, cfg Config) *Policy {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a

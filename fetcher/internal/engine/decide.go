@@ -10,11 +10,11 @@ import (
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // attemptEnd is the end of an attempt, see the functions below: a response, a failure or a parking, or the outcome if

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // maxRedirects is the maximum number of redirects to follow.

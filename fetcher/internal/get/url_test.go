@@ -18,7 +18,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // lines records the targets of requests, byte for byte. It redirects /start/N to the Nth location.

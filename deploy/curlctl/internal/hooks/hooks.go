@@ -28,9 +28,9 @@ import (
 	"github.com/rs/zerolog"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 const (

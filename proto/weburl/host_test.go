@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/weburl"
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 func TestHostOf(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/annotation/duration"
+	"github.com/kv8s/curl-me-that/proto/duration"
 )
 
 func TestParse(t *testing.T) {
