@@ -5,12 +5,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"k8s.io/apimachinery/pkg/types"
@@ -145,7 +143,10 @@ func (r *Runner) session(ctx context.Context) (began bool, err error) {
 		return false, cmp.Or(context.Cause(ctx), err)
 	}
 	r.deps.Health.Ready()
-	return true, r.run(ctx, s)
+	defer r.deps.Metrics.queue.Reset()
+	r.current.Store(s.queue)
+	defer r.current.Store(nil)
+	return true, s.run(ctx)
 }
 
 // whileConnected returns a context that is done once the connection breaks, because the broker's responses
@@ -185,68 +186,3 @@ var (
 	// errDisconnected means that the connection broke. The stream may have lost acknowledged messages.
 	errDisconnected = errors.New("the connection to NATS is gone")
 )
-
-// purgeInterval is the interval between checks for purged wants.
-const purgeInterval = 2 * time.Second
-
-// check ends the session when the stream may have changed.
-func (r *Runner) check(ctx context.Context, s *session) error {
-	ticker := r.deps.Clock.NewTicker(r.config.CheckInterval)
-	defer ticker.Stop()
-	purges := r.deps.Clock.NewTicker(purgeInterval)
-	defer purges.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-purges.C():
-			if err := r.verifyOldest(ctx, s); err != nil && ctx.Err() == nil {
-				return err
-			}
-		case <-ticker.C():
-			if err := r.verifyStream(ctx, s); err != nil && ctx.Err() == nil {
-				return err
-			}
-		}
-	}
-}
-
-// verifyStream returns an error if the stream is not the one that the session read. A broker that does
-// not respond is no error.
-func (r *Runner) verifyStream(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	epoch, err := r.deps.Epoch(ctx)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, pipeline.ErrIncompatible):
-		return err
-	case err != nil:
-		return nil // publishes fail too, and are retried
-	case epoch != s.epoch:
-		return fmt.Errorf("%w: it was recreated", errReload)
-	}
-	return r.verifyOldest(ctx, s)
-}
-
-// verifyOldest returns an error if the oldest want was purged. It runs more often than verifyStream,
-// because any client that may publish timers can purge the stream by a header (Nats-Rollup). It scans
-// the index only if the first sequence has changed.
-func (r *Runner) verifyOldest(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	_, first, err := pipeline.Epoch(ctx, r.deps.Client.JetStream())
-	if err != nil || first == s.first {
-		return nil
-	}
-	key, seq, found := r.deps.Index.Oldest()
-	if !found || seq >= first {
-		s.first = first
-		return nil
-	}
-	// The oldest want is gone, or has just been replaced.
-	if _, _, err := r.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
-		r.deps.Metrics.purges.Inc()
-		return fmt.Errorf("%w: it was purged", errReload)
-	}
-	return nil
-}

@@ -3,8 +3,10 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +22,9 @@ const queueName = "watcher"
 
 // session publishes wants based on one reading of the stream.
 type session struct {
-	epoch int64
+	config Config
+	deps   Deps
+	epoch  int64
 	// first is the stream's first sequence when all wants were last found in it.
 	first uint64
 	queue *pace.Work
@@ -48,6 +52,8 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	r.deps.Backlog.Reset()
 	r.deps.Metrics.sessions.Inc()
 	return &session{
+		config:   r.config,
+		deps:     r.deps,
 		epoch:    epoch,
 		queue:    pace.NewWork(queueName, r.deps.Metrics.queue),
 		failures: rate.Sometimes{Interval: time.Minute},
@@ -94,11 +100,8 @@ func (r *Runner) noteOutOfScope(wants int) {
 }
 
 // run handles all objects, then each changed one. Its error is not nil unless ctx is done.
-func (r *Runner) run(ctx context.Context, s *session) error {
-	r.current.Store(s.queue)
-	defer r.deps.Metrics.queue.Reset()
-	defer r.current.Store(nil)
-	r.enqueueAll(s)
+func (s *session) run(ctx context.Context) error {
+	s.enqueueAll()
 	group, groupCtx := errgroup.WithContext(ctx)
 	// Work in progress is finished, because otherwise a want would lack its Event, or a tombstone its
 	// removal. It is abandoned only if the connection is broken.
@@ -110,25 +113,25 @@ func (r *Runner) run(ctx context.Context, s *session) error {
 		}
 	})()
 	group.Go(func() error {
-		s.queue.Run(groupCtx, r.config.Workers, func(name types.NamespacedName) { r.handle(workCtx, s, name) })
+		s.queue.Run(groupCtx, s.config.Workers, func(name types.NamespacedName) { s.handle(workCtx, name) })
 		return nil
 	})
-	group.Go(func() error { return r.check(groupCtx, s) })
+	group.Go(func() error { return s.check(groupCtx) })
 	group.Go(func() error {
-		r.release(groupCtx, s)
+		s.release(groupCtx)
 		return nil
 	})
 	group.Go(func() error {
-		r.deps.Auditor.Run(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
+		s.deps.Auditor.Run(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
 		return nil
 	})
 	return group.Wait()
 }
 
 // enqueueAll enqueues all objects, and deleted objects that still have wants.
-func (r *Runner) enqueueAll(s *session) {
-	objects, wanted := r.deps.Names(), r.deps.Index.Names()
-	r.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing wants")
+func (s *session) enqueueAll() {
+	objects, wanted := s.deps.Names(), s.deps.Index.Names()
+	s.deps.Log.Info().Int("objects", len(objects)).Int("wanted", len(wanted)).Msg("publishing wants")
 	for _, name := range objects {
 		s.queue.Add(name)
 	}
@@ -138,10 +141,10 @@ func (r *Runner) enqueueAll(s *session) {
 }
 
 // handle reconciles an object and schedules the next time.
-func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedName) {
+func (s *session) handle(ctx context.Context, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := r.deps.Reconciler.Reconcile(ctx, name)
+	again, err := s.deps.Reconciler.Reconcile(ctx, name)
 	if again > 0 {
 		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)
@@ -160,7 +163,7 @@ func (r *Runner) handle(ctx context.Context, s *session, name types.NamespacedNa
 		s.queue.Urgent(name)
 	default:
 		s.failures.Do(func() {
-			process.LogObject(r.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("reconcile failed, retrying")
+			process.LogObject(s.deps.Log.Warn().Err(err), name.Namespace, name.Name).Msg("reconcile failed, retrying")
 		})
 	}
 	s.queue.AddRateLimited(name)
@@ -182,7 +185,7 @@ const (
 )
 
 // release enqueues deferred objects when there is room for their messages.
-func (r *Runner) release(ctx context.Context, s *session) {
+func (s *session) release(ctx context.Context) {
 	for pause := releasePause; ; {
 		select {
 		case <-ctx.Done():
@@ -190,7 +193,7 @@ func (r *Runner) release(ctx context.Context, s *session) {
 		case <-s.wakeUp:
 		}
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
-		room, err := r.deps.Backlog.Refresh(limited)
+		room, err := s.deps.Backlog.Refresh(limited)
 		cancel()
 		if pause = min(2*pause, maxReleasePause); err == nil && room > 0 {
 			pause = releasePause
@@ -201,7 +204,72 @@ func (r *Runner) release(ctx context.Context, s *session) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.deps.Clock.After(pause):
+		case <-s.deps.Clock.After(pause):
 		}
 	}
+}
+
+// purgeInterval is the interval between checks for purged wants.
+const purgeInterval = 2 * time.Second
+
+// check ends the session when the stream may have changed.
+func (s *session) check(ctx context.Context) error {
+	ticker := s.deps.Clock.NewTicker(s.config.CheckInterval)
+	defer ticker.Stop()
+	purges := s.deps.Clock.NewTicker(purgeInterval)
+	defer purges.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-purges.C():
+			if err := s.verifyOldest(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+		case <-ticker.C():
+			if err := s.verifyStream(ctx); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}
+
+// verifyStream returns an error if the stream is not the one that the session read. A broker that does
+// not respond is no error.
+func (s *session) verifyStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	epoch, err := s.deps.Epoch(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, pipeline.ErrIncompatible):
+		return err
+	case err != nil:
+		return nil // publishes fail too, and are retried
+	case epoch != s.epoch:
+		return fmt.Errorf("%w: it was recreated", errReload)
+	}
+	return s.verifyOldest(ctx)
+}
+
+// verifyOldest returns an error if the oldest want was purged. It runs more often than verifyStream,
+// because any client that may publish timers can purge the stream by a header (Nats-Rollup). It scans
+// the index only if the first sequence has changed.
+func (s *session) verifyOldest(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, first, err := pipeline.Epoch(ctx, s.deps.Client.JetStream())
+	if err != nil || first == s.first {
+		return nil
+	}
+	key, seq, found := s.deps.Index.Oldest()
+	if !found || seq >= first {
+		s.first = first
+		return nil
+	}
+	// The oldest want is gone, or has just been replaced.
+	if _, _, err := s.deps.Client.LastWant(ctx, key); errors.Is(err, pipeline.ErrNoMessage) {
+		s.deps.Metrics.purges.Inc()
+		return fmt.Errorf("%w: it was purged", errReload)
+	}
+	return nil
 }
