@@ -74,7 +74,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		return fmt.Errorf("use the cluster: %w", err)
 	}
 	defer clients.Close()
-	p, err := newService(rt, c, at, clients, metrics)
+	s, err := newService(rt, c, at, clients, metrics)
 	if err != nil {
 		return err
 	}
@@ -85,24 +85,24 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 	rt.Started()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		p.objects.Watch(ctx, source)
+		s.objects.Watch(ctx, source)
 		return nil
 	})
 	group.Go(func() error {
 		select {
-		case <-p.objects.Synced():
-			p.cache.Ready()
-			rt.Log.Info().Int("annotated", p.objects.Len()).Msg("listed the ConfigMaps")
+		case <-s.objects.Synced():
+			s.cache.Ready()
+			rt.Log.Info().Int("annotated", s.objects.Len()).Msg("listed the ConfigMaps")
 		case <-ctx.Done():
 			return nil
 		}
-		p.quota.Decide()
+		s.quota.Decide()
 		group.Go(func() error {
-			p.quota.Run(ctx, at.wall, func(name types.NamespacedName) { p.sessions.Changed(name, false) })
+			s.quota.Run(ctx, at.wall, func(name types.NamespacedName) { s.sessions.Changed(name, false) })
 			return nil
 		})
 		return leader.Run(ctx, c.Election, leader.Deps{
-			Leases: clients.Leases, Lead: p.lead, Health: p.streams, Holding: metrics.lease, Log: rt.Log,
+			Leases: clients.Leases, Lead: s.lead, Health: s.streams, Holding: metrics.lease, Log: rt.Log,
 		})
 	})
 	return group.Wait()
@@ -131,56 +131,56 @@ func newService(
 	if err != nil {
 		return nil, fmt.Errorf("--signing-key: %w", err)
 	}
-	p := &service{metrics: metrics, cache: rt.Health.Part("configmaps"), streams: rt.Health.Part("streams")}
+	s := &service{metrics: metrics, cache: rt.Health.Part("configmaps"), streams: rt.Health.Part("streams")}
 	reader := &annotated.Reader{Grammar: grammar, Protected: c.protects, Now: at.wall.Now}
-	p.objects = informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
+	s.objects = informer.New(informer.Config{Namespaces: c.Namespaces, SkipForbidden: true},
 		informer.Deps[*metav1.PartialObjectMetadata, *annotated.Object]{
-			Read: reader.Read, Now: at.wall.Now, Count: metrics.event, Notify: p.changed,
+			Read: reader.Read, Now: at.wall.Now, Count: metrics.event, Notify: s.changed,
 		})
-	p.quota = quota.New(c.Quota, p.objects)
+	s.quota = quota.New(c.Quota, s.objects)
 	client, index := pipeline.NewClient(rt.JetStream), wantindex.NewIndex()
 	brokerClock := brokerTime{WithTicker: at.wall, broker: pipeline.NewClock()}
 	managed := &streams{js: rt.JetStream, config: c, clock: brokerClock.broker, log: rt.Log}
 	auditor := audit.New(at.audit, audit.Deps{
-		Client: client, Index: index, Object: p.quota.Get, Clock: brokerClock, Log: rt.Log, Metrics: metrics.audit,
+		Client: client, Index: index, Object: s.quota.Get, Clock: brokerClock, Log: rt.Log, Metrics: metrics.audit,
 	})
 	backlog := wantindex.NewBacklog(client)
 	reconciler := reconcile.New(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 	}, reconcile.Deps{
-		Objects: p.objects, Object: p.quota.GetCompiled, Index: index, Backlog: backlog, Client: client,
+		Objects: s.objects, Object: s.quota.GetCompiled, Index: index, Backlog: backlog, Client: client,
 		Clock: at.wall, BrokerClock: brokerClock, Signer: signer, Tracer: rt.Tracer, Log: rt.Log, Metrics: metrics.reconciler,
 		Record: kube.NewRecorder(clients.Events, "watcher", at.wall, kube.EventBudget{
 			Budget: budget.New(c.Events, time.Now), OverBudget: metrics.reconciler.EventsOverBudget, Log: rt.Log,
 		}).Record,
 	})
-	p.sessions = session.NewRunner(session.Config{
+	s.sessions = session.NewRunner(session.Config{
 		Installation: c.Election.Installation(), InScope: c.watches, Workers: c.Workers, CheckInterval: at.check,
 	}, session.Deps{
-		Names: p.objects.Names, Reconciler: reconciler, Auditor: auditor, Epoch: managed.epoch, Client: client, Index: index,
-		Backlog: backlog, Clock: at.wall, Health: p.streams, Log: rt.Log, Metrics: metrics.sessions,
+		Names: s.objects.Names, Reconciler: reconciler, Auditor: auditor, Epoch: managed.epoch, Client: client, Index: index,
+		Backlog: backlog, Clock: at.wall, Health: s.streams, Log: rt.Log, Metrics: metrics.sessions,
 	})
-	p.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: brokerClock, Log: rt.Log})
+	s.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: brokerClock, Log: rt.Log})
 	metrics.measure(keys{
-		objects: p.objects, object: p.quota.Get, index: index, notLanding: auditor.NotLanding, now: brokerClock.Now,
-	}, p.export)
-	return p, nil
+		objects: s.objects, object: s.quota.Get, index: index, notLanding: auditor.NotLanding, now: brokerClock.Now,
+	}, s.export)
+	return s, nil
 }
 
 // changed passes on a changed object. The watch begins after newService.
-func (p *service) changed(name types.NamespacedName, live bool) {
-	p.quota.Changed()
-	p.sessions.Changed(name, live)
+func (s *service) changed(name types.NamespacedName, live bool) {
+	s.quota.Changed()
+	s.sessions.Changed(name, live)
 }
 
 // lead is the work of the leader, which also exports the state of the pipeline.
-func (p *service) lead(ctx context.Context) error {
-	p.metrics.leader.Set(1)
-	defer p.metrics.leader.Set(0)
+func (s *service) lead(ctx context.Context) error {
+	s.metrics.leader.Set(1)
+	defer s.metrics.leader.Set(0)
 	var exports sync.WaitGroup
 	defer exports.Wait()
 	exporting, stop := context.WithCancel(ctx)
 	defer stop()
-	exports.Go(func() { p.export.Run(exporting) })
-	return p.sessions.Run(ctx)
+	exports.Go(func() { s.export.Run(exporting) })
+	return s.sessions.Run(ctx)
 }
