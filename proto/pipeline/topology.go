@@ -63,7 +63,7 @@ type Topology struct {
 	// MaxResultBytes is the maximum size of the stream of results; 4 GiB for a new stream. If it is
 	// full, fetchers wait for the writer.
 	MaxResultBytes int64
-	// DeadLetterBytes is the maximum size of the failure history; 1 GiB for a new stream. The
+	// DeadLetterBytes is the maximum size of the dead letters; 1 GiB for a new stream. The
 	// oldest failures are removed first.
 	DeadLetterBytes int64
 	// DeadLetterAge is how long failures are kept; 14 days for a new stream.

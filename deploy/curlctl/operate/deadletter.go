@@ -32,7 +32,7 @@ type DeadLetterFilter struct {
 // subject returns the part of the filter that the server can apply.
 func (d DeadLetterFilter) subject() string {
 	host := d.Host
-	if d.address() {
+	if d.hasAddress() {
 		host = "" // subjects have no addresses
 	}
 	return pipeline.DeadLetterSubjects(d.Reason, host, pipeline.Key{Namespace: d.Namespace, Name: d.Name, Key: d.Key})
@@ -40,15 +40,15 @@ func (d DeadLetterFilter) subject() string {
 
 // Exact reports whether the subject alone selects the entries, so that the server can count and purge them.
 func (d DeadLetterFilter) Exact() bool {
-	return d.Since.IsZero() && d.Until.IsZero() && d.Below == 0 && !d.address()
+	return d.Since.IsZero() && d.Until.IsZero() && d.Below == 0 && !d.hasAddress()
 }
 
-// address reports whether Host is an IP address.
-func (d DeadLetterFilter) address() bool { return weburl.IsAddress(d.Host) }
+// hasAddress reports whether Host is an IP address.
+func (d DeadLetterFilter) hasAddress() bool { return weburl.IsAddress(d.Host) }
 
 // DeadLetter is a fetch that failed for good, or a message that could not be handled.
 type DeadLetter struct {
-	// ID is the sequence in the stream Failures.
+	// ID is the sequence in the stream of dead letters.
 	ID uint64
 	// At is the time of the entry.
 	At time.Time
@@ -70,7 +70,7 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 			case d.At.Before(f.Since):
 				return
 			case !f.Until.IsZero() && !d.At.Before(f.Until),
-				f.address() && !weburl.HostIs(d.Message.GetWant().GetUrl(), f.Host):
+				f.hasAddress() && !weburl.HostIs(d.Message.GetWant().GetUrl(), f.Host):
 				continue
 			}
 			if !yield(d, err) {
