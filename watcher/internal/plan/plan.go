@@ -46,8 +46,8 @@ type Publication struct {
 	Last uint64
 	// After is the fence of the key in the object. Results of the want must be newer.
 	After status.Fence
-	// Digest is its wantindex.Digest.
-	Digest [16]byte
+	// RequestHash is that of package wantindex.
+	RequestHash [16]byte
 }
 
 // Notice is a state to report to the owner of the object.
@@ -158,10 +158,10 @@ type keyPlanner struct {
 	*planner
 	pair  annotation.Pair
 	shown keystate.View
-	// want is the want for the current request, with its digest, and last the want in the stream.
-	want   *v1.Want
-	digest [16]byte
-	last   wantindex.Want
+	// want is the want for the current request, with its hash, and last the want in the stream.
+	want        *v1.Want
+	requestHash [16]byte
+	last        wantindex.Want
 }
 
 // key plans a requested key.
@@ -177,7 +177,7 @@ func (p *planner) key(pair annotation.Pair) {
 		return
 	}
 	k.want = k.newWant()
-	k.digest = wantindex.Digest(k.want)
+	k.requestHash = wantindex.RequestHash(k.want)
 	if value == keystate.Copied {
 		k.copied()
 		return
@@ -193,7 +193,7 @@ func (p *planner) key(pair annotation.Pair) {
 		k.drifted(!resolved || entry.Failing())
 	case value == keystate.Held && !entry.Failing():
 		k.satisfied()
-	case k.last.Answered && entry == status.Entry{} && k.last.Digest == k.digest:
+	case k.last.Answered && entry == status.Entry{} && k.last.RequestHash == k.requestHash:
 		k.replaced()
 	default:
 		k.unsatisfied()
@@ -208,7 +208,7 @@ func (k *keyPlanner) unsatisfied() {
 	switch {
 	case !k.published():
 		k.publish(v1.Cause_CAUSE_NEW)
-	case k.last.Digest != k.digest:
+	case k.last.RequestHash != k.requestHash:
 		k.publish(v1.Cause_CAUSE_CHANGED)
 	case k.last.Now != k.want.GetNow():
 		k.publish(v1.Cause_CAUSE_NOW)
@@ -221,7 +221,7 @@ func (k *keyPlanner) unsatisfied() {
 // digest can show that the value is ours, so the writer compares it.
 func (k *keyPlanner) copied() {
 	k.want.ReadFirst = true
-	if k.last.Answered && k.last.Digest == k.digest { // the copy replaced our status
+	if k.last.Answered && k.last.RequestHash == k.requestHash { // the copy replaced our status
 		k.publish(v1.Cause_CAUSE_DRIFT)
 		return
 	}
@@ -258,7 +258,7 @@ func (k *keyPlanner) satisfied() {
 		k.publish(v1.Cause_CAUSE_NEW)
 	case k.last.Now != k.want.GetNow():
 		k.publish(v1.Cause_CAUSE_NOW)
-	case k.last.Digest != k.digest:
+	case k.last.RequestHash != k.requestHash:
 		k.want.Cached = cached
 		k.publish(v1.Cause_CAUSE_CHANGED)
 	case k.last.Finding == wantindex.BodyLost, k.last.Finding == wantindex.BodyLostAgain:
@@ -276,7 +276,7 @@ func (k *keyPlanner) satisfied() {
 func (k *keyPlanner) drifted(asked bool) {
 	entry, owner := k.shown.Entry, k.shown.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && k.last.Digest == k.digest && k.last.Repairs != ""
+	repairing := asked && k.last.RequestHash == k.requestHash && k.last.Repairs != ""
 	k.want.Drift = owner.Fingerprint
 	if entry.CheckedOwner != owner.Unsettled() { // else the value was the right one, and is checked once more
 		k.want.Drift = owner.Unsettled()
@@ -368,7 +368,7 @@ func (k *keyPlanner) publish(cause v1.Cause) {
 	default: // no user requested it
 	}
 	k.plan.Publish = append(k.plan.Publish, Publication{
-		Want: k.want, Last: k.last.Fence.Seq, After: k.fence(), Digest: k.digest,
+		Want: k.want, Last: k.last.Fence.Seq, After: k.fence(), RequestHash: k.requestHash,
 	})
 }
 

@@ -82,7 +82,7 @@ func refreshes(w *wantindex.Want)          { w.Refreshes = true }
 func now(value string) func(*wantindex.Want) {
 	return func(w *wantindex.Want) { w.Now = value }
 }
-func otherRequest(w *wantindex.Want)          { w.Digest = [16]byte{1} }
+func otherRequest(w *wantindex.Want)          { w.RequestHash = [16]byte{1} }
 func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.Request = r } }
 
 // ruled adds a rule, and byRules marks a body that meets it.

@@ -210,7 +210,7 @@ func (r *Reconciler) publish(ctx context.Context, w plan.Publication) error {
 	if err != nil {
 		return err
 	}
-	r.deps.Index.Put(key, wantindex.FromDigest(w.Want, w.Digest, seq, r.deps.BrokerClock.Now()))
+	r.deps.Index.Put(key, wantindex.FromHashed(w.Want, w.RequestHash, seq, r.deps.BrokerClock.Now()))
 	r.deps.Backlog.Add(key.Namespace, seq)
 	if isRepair(w) {
 		r.pacing.repaired(key)

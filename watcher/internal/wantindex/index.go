@@ -24,8 +24,8 @@ import (
 type Want struct {
 	// Fence is the want's epoch, usually the stream's, and the sequence of the message.
 	Fence status.Fence
-	// Digest covers uid, URL, interval, digest and rules.
-	Digest [16]byte
+	// RequestHash covers uid, URL, interval, digest and rules.
+	RequestHash [16]byte
 	// Now is the value of curl-now.
 	Now string
 	// Repairs is the fingerprint of the owner whose change the want repairs (empty: none).
@@ -70,13 +70,13 @@ func FromWant(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 	if w.GetEpoch() < epoch {
 		return Unreadable(epoch, seq, at)
 	}
-	return FromDigest(w, Digest(w), seq, at)
+	return FromHashed(w, RequestHash(w), seq, at)
 }
 
-// FromDigest is FromWant for a want of this epoch or a later one whose Digest is known.
-func FromDigest(w *v1.Want, digest [16]byte, seq uint64, at time.Time) Want {
+// FromHashed is FromWant for a want of this epoch or a later one whose RequestHash is known.
+func FromHashed(w *v1.Want, hash [16]byte, seq uint64, at time.Time) Want {
 	return Want{
-		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, Digest: digest, Now: w.GetNow(), Repairs: w.GetDrift(),
+		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, RequestHash: hash, Now: w.GetNow(), Repairs: w.GetDrift(),
 		Refreshes: w.GetRefresh().AsDuration() > 0, ByNow: w.GetCause() == v1.Cause_CAUSE_NOW,
 		Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
 	}
@@ -87,16 +87,16 @@ func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
-// Digest returns the digest of a want's request, without curl-now and drift.
-func Digest(w *v1.Want) (digest [16]byte) {
+// RequestHash returns the hash of a want's request, without curl-now and drift.
+func RequestHash(w *v1.Want) (hash [16]byte) {
 	h := sha256.New()
 	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.SetOf(w).Digest()} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
 		_, _ = h.Write([]byte(s))
 	}
 	_ = binary.Write(h, binary.BigEndian, int64(w.GetRefresh().AsDuration()))
-	copy(digest[:], h.Sum(nil))
-	return digest
+	copy(hash[:], h.Sum(nil))
+	return hash
 }
 
 // Index holds the wants of all keys, by object. It is safe for concurrent use.

@@ -26,7 +26,7 @@ func TestDigestDistinguishesRequests(t *testing.T) {
 		change(w)
 		return w
 	}
-	same := wantindex.Digest(want(func(*v1.Want) {}))
+	same := wantindex.RequestHash(want(func(*v1.Want) {}))
 	for name, c := range map[string]struct {
 		change func(*v1.Want)
 		same   bool
@@ -41,11 +41,11 @@ func TestDigestDistinguishesRequests(t *testing.T) {
 		"interval":          {func(w *v1.Want) { w.Refresh = nil }, false},
 		"shifted by a byte": {func(w *v1.Want) { w.Uid, w.Url = "uidh", "ttps://example.com" }, false},
 	} {
-		equal := wantindex.Digest(want(c.change)) == same
+		equal := wantindex.RequestHash(want(c.change)) == same
 		g.Expect(equal).To(Equal(c.same), "the same with another %s", name)
 	}
-	zero := wantindex.Digest(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) }))
-	g.Expect(wantindex.Digest(want(func(w *v1.Want) { w.Refresh = nil }))).To(Equal(zero), "without an interval")
+	zero := wantindex.RequestHash(want(func(w *v1.Want) { w.Refresh = durationpb.New(0) }))
+	g.Expect(wantindex.RequestHash(want(func(w *v1.Want) { w.Refresh = nil }))).To(Equal(zero), "without an interval")
 }
 
 func TestOf(t *testing.T) {
@@ -54,7 +54,7 @@ func TestOf(t *testing.T) {
 	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	g := NewWithT(t)
 	g.Expect(wantindex.FromWant(w, 10, 3, now)).To(And(HaveField("Fence", status.Fence{Epoch: 10, Seq: 3}),
-		HaveField("Digest", wantindex.Digest(w)), HaveField("Now", "1"), HaveField("Repairs", "none"),
+		HaveField("RequestHash", wantindex.RequestHash(w)), HaveField("Now", "1"), HaveField("Repairs", "none"),
 		HaveField("Refreshes", true), HaveField("At", BeTemporally("==", now)),
 		HaveField("Finding", BeEquivalentTo(wantindex.NothingLost)), HaveField("Answered", false)))
 	g.Expect(wantindex.FromWant(w, 11, 3, now)).To(Equal(wantindex.Unreadable(11, 3, now)), "a want of another epoch")
