@@ -84,8 +84,7 @@ func Retries(f *v1.Failure, attempts, limit uint32) bool {
 		return f.GetDetail() == RetryAfter || retryStatus(int(f.GetStatusCode()))
 	}
 	// A busy fetcher exceeds the time limit of a cheap rule, too.
-	return ofGETs[f.GetClass()] || f.GetDetail() == CutOff ||
-		f.GetDetail() == Costly
+	return ofGETs[f.GetClass()] || f.GetDetail() == CutOff || f.GetDetail() == Costly
 }
 
 // retryStatus reports whether a status suggests another attempt (RFC 9110 section 15.5.9 and 15.6,

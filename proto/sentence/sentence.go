@@ -344,27 +344,23 @@ var details = map[v1.FailureDetail]detail{
 		"%s compressed the body (Content-Encoding), although that was not requested, by something other than gzip; " +
 			"have it served uncompressed, or use another URL",
 	},
-	failure.Proxy:          {"the egress proxy refused the connection", ""},
-	failure.DeniedScheme:   {weburl.BadScheme, ""},
-	failure.DeniedHost:     {"the operator denies the host", ""},
-	failure.HostNotAllowed: {"the operator does not allow the host", ""},
-	failure.DeniedName:     {"the host name has a single label or a reserved suffix", ""},
-	failure.DeniedPort:     {"the port is not allowed", ""},
-	failure.DeniedAddress:  {"its address is not public", ""},
-	failure.DeniedRange:    {"the operator denies its address", ""},
-	failure.DeniedURL:      {"the URL or its host name is not valid", ""},
-	failure.DeniedCredentials: {
-		"credentials are sent only for wants that the watcher signed", "",
-	},
-	failure.NoCredential: {"no credential is configured for this URL and namespace", ""},
-	failure.RetryAfter:   {"the server asks for a pause (Retry-After)", ""},
-	failure.NotJSON:      {"the body is not JSON", ""},
-	failure.Inapplicable: {"it cannot be evaluated on this body", ""},
-	failure.Costly:       {"its evaluation takes too much time or memory", ""},
-	failure.NotCertificates: {
-		"it has something other than certificates in PEM and blanks", "",
-	},
-	failure.BadCertificate: {"a certificate in it is incomplete or invalid", ""},
+	failure.Proxy:             {"the egress proxy refused the connection", ""},
+	failure.DeniedScheme:      {weburl.BadScheme, ""},
+	failure.DeniedHost:        {"the operator denies the host", ""},
+	failure.HostNotAllowed:    {"the operator does not allow the host", ""},
+	failure.DeniedName:        {"the host name has a single label or a reserved suffix", ""},
+	failure.DeniedPort:        {"the port is not allowed", ""},
+	failure.DeniedAddress:     {"its address is not public", ""},
+	failure.DeniedRange:       {"the operator denies its address", ""},
+	failure.DeniedURL:         {"the URL or its host name is not valid", ""},
+	failure.DeniedCredentials: {"credentials are sent only for wants that the watcher signed", ""},
+	failure.NoCredential:      {"no credential is configured for this URL and namespace", ""},
+	failure.RetryAfter:        {"the server asks for a pause (Retry-After)", ""},
+	failure.NotJSON:           {"the body is not JSON", ""},
+	failure.Inapplicable:      {"it cannot be evaluated on this body", ""},
+	failure.Costly:            {"its evaluation takes too much time or memory", ""},
+	failure.NotCertificates:   {"it has something other than certificates in PEM and blanks", ""},
+	failure.BadCertificate:    {"a certificate in it is incomplete or invalid", ""},
 	failure.MessageLimit: {
 		"it does not fit into a NATS message (max_payload)",
 		"the body from %s does not fit into a NATS message (max_payload)",
@@ -372,20 +368,14 @@ var details = map[v1.FailureDetail]detail{
 	failure.ConnectionRefused: {"connection refused", ""},
 	failure.NoRoute:           {"no route to the host", ""},
 	failure.Closed:            {"no response", "%s closed the connection without a response"},
-	failure.CutOff: {
-		"incomplete response", "%s closed the connection before the response was complete",
-	},
+	failure.CutOff:            {"incomplete response", "%s closed the connection before the response was complete"},
 	failure.PlainHTTP: {
 		"plain HTTP", "%s responded by plain HTTP to an https:// URL; " +
 			"write http:// if that is meant (https:// is assumed where no scheme is written)",
 	},
-	failure.NotHTTP: {
-		"not valid HTTP (which curl may accept), or more than 64 KiB of headers", "",
-	},
+	failure.NotHTTP:        {"not valid HTTP (which curl may accept), or more than 64 KiB of headers", ""},
 	failure.ConnectTimeout: {"no connection in time", ""},
-	failure.DNSUnavailable: {
-		"no DNS server answered", "the DNS lookup of %s failed: no DNS server answered",
-	},
+	failure.DNSUnavailable: {"no DNS server answered", "the DNS lookup of %s failed: no DNS server answered"},
 	failure.BadGzip: {
 		"invalid gzip",
 		"%s announced gzip (Content-Encoding), but the body is not valid gzip; have it fixed, or use another URL",
@@ -432,8 +422,7 @@ func Next(f *v1.Failure, observed time.Time) string {
 	}
 	text := "next try at " + at.UTC().Format("15:04") + " UTC" + asked
 	// Other rejected content is not tried again soon.
-	if f.GetClass() != failure.ContentRejected ||
-		f.GetDetail() == failure.Costly {
+	if f.GetClass() != failure.ContentRejected || f.GetDetail() == failure.Costly {
 		text = "giving up after " + Attempts(int64(f.GetAttempts())) + "; " + text
 	}
 	if every := f.GetInterval().AsDuration(); every > 0 {

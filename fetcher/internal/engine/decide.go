@@ -368,15 +368,11 @@ func failureOf(err error) *fetchFailure {
 		return &fetchFailure{Error: *err, text: err.Error()}
 	}
 	// Only its own deadline ends the context of a GET.
-	return &fetchFailure{
-		Error: get.Error{Class: failure.Timeout}, text: "GET was stopped before it was done",
-	}
+	return &fetchFailure{Error: get.Error{Class: failure.Timeout}, text: "GET was stopped before it was done"}
 }
 
 func tooLarge() *fetchFailure {
-	return failureOf(&get.Error{
-		Class: failure.BodyTooLarge, Detail: failure.MessageLimit,
-	})
+	return failureOf(&get.Error{Class: failure.BodyTooLarge, Detail: failure.MessageLimit})
 }
 
 func mismatched(sha256 string) *fetchFailure {
