@@ -32,12 +32,14 @@ type namespace[T Cached] struct {
 func (n *namespace[T]) recordResponse() { n.seen.Store(n.now().UnixNano()) }
 
 // silence returns the time since the last response (0 before the first).
-func (n *namespace[T]) silence() time.Duration {
-	seen := n.seen.Load()
-	if seen == 0 {
-		return 0
+func (n *namespace[T]) silence() time.Duration { return n.since(&n.seen) }
+
+// since returns the time since a time in Unix nanoseconds (0: none).
+func (n *namespace[T]) since(at *atomic.Int64) time.Duration {
+	if nanos := at.Load(); nanos != 0 {
+		return n.now().Sub(time.Unix(0, nanos))
 	}
-	return n.now().Sub(time.Unix(0, seen))
+	return 0
 }
 
 // recordListing records whether a list as a stream has begun. Its start stays the same if it begins again.
@@ -50,13 +52,7 @@ func (n *namespace[T]) recordListing(begun bool) {
 }
 
 // listingFor returns how long a list as a stream has not ended (0: there is none).
-func (n *namespace[T]) listingFor() time.Duration {
-	begun := n.listing.Load()
-	if begun == 0 {
-		return 0
-	}
-	return n.now().Sub(time.Unix(0, begun))
-}
+func (n *namespace[T]) listingFor() time.Duration { return n.since(&n.listing) }
 
 // recordVersion records the version of a response. The caller holds the lock.
 func (n *namespace[T]) recordVersion(version uint64) { n.latest.Store(max(n.latest.Load(), version)) }
