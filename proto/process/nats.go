@@ -225,23 +225,20 @@ func named(flag string, option nats.Option) nats.Option {
 	}
 }
 
-// credentials matches a server address up to its userinfo, and scheme one without.
-var (
-	credentials = regexp.MustCompile(`(?is)^([a-z]+://)?.*@`)
-	scheme      = regexp.MustCompile(`(?i)^([a-z]+://)?`)
-)
+// scheme matches the scheme of a server address.
+var scheme = regexp.MustCompile(`(?i)^[a-z]+://`)
 
-// RedactServers returns comma-separated server addresses without credentials. What precedes a password with a comma
-// is not shown either.
+// RedactServers returns comma-separated server addresses without credentials. A password with a comma fills several
+// parts, so it drops all parts from the scheme to the last one.
 func RedactServers(servers string) string {
 	var shown []string
 	inside := false // a password that ends in the next part
 	for _, part := range slices.Backward(strings.Split(servers, ",")) {
 		part = strings.TrimSpace(part)
-		begins := scheme.FindString(part)
+		begins, at := scheme.FindString(part), strings.LastIndexByte(part, '@')
 		switch {
-		case strings.Contains(part, "@"):
-			shown = append(shown, credentials.ReplaceAllString(part, "$1"))
+		case at >= 0:
+			shown = append(shown, begins+part[at+1:])
 			inside = begins == ""
 		case inside:
 			shown[len(shown)-1] = begins + shown[len(shown)-1]

@@ -180,23 +180,21 @@ type Denials struct {
 
 func (d *Denials) add(e *PermissionError) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.last = e
-	d.mu.Unlock()
 	d.end(e)
 }
 
 // close ends all contexts, and all later ones.
 func (d *Denials) close(cause error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.closed = cause
-	d.mu.Unlock()
 	d.end(cause)
 }
 
-// end ends all contexts.
+// end ends all contexts. The caller holds the lock.
 func (d *Denials) end(cause error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, end := range d.waiting {
 		end(cause)
 	}
