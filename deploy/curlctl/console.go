@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +51,7 @@ func serve(ctx context.Context, s *session, listen string) error {
 	deps := console.Deps{Conn: s.Connection, Client: s.Client, Now: s.Now}
 	// The pages report an unusable kubeconfig, but not a missing one.
 	_, kubeErr := s.Kube.UserConfig()
-	if kubeErr == nil || s.Kube.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" {
+	if kubeErr == nil || s.Kube.File() != "" {
 		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
 	}
 	server := console.New(ctx, deps, &url.URL{Scheme: "http", Host: listener.Addr().String()})

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/fetcher"
@@ -64,7 +63,7 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	}
 	defer data.Close()
 
-	system := System{Kubeconfig: c.ClusterKubeconfig()}
+	system := System{Kubeconfig: c.Watcher.Kube.File()}
 	var failed <-chan error
 	if system.Kubeconfig == "" {
 		var plane *controlplane.ControlPlane
@@ -109,14 +108,6 @@ func stop(ctx context.Context, err *error, part func(context.Context) error) {
 	if stopErr := part(ctx); *err == nil {
 		*err = stopErr
 	}
-}
-
-// ClusterKubeconfig returns the path of the kubeconfig that the user gave, or "".
-func (c *Config) ClusterKubeconfig() string {
-	if c.Watcher.Kube.Kubeconfig != "" {
-		return c.Watcher.Kube.Kubeconfig
-	}
-	return os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 }
 
 // startControlPlane starts our own control plane and lets all services use it.

@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
@@ -98,7 +97,7 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 // beside returns the options with BesideKubeconfig as the context, if it exists and nothing else is selected. They also
 // have the NKey and the authority from the files beside it, if they exist.
 func (o Options) beside(cluster kube.Options) Options {
-	kubeconfig := cmp.Or(cluster.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	kubeconfig := cluster.File()
 	if o.from() != "" || kubeconfig == "" {
 		return o
 	}

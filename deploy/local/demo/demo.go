@@ -94,7 +94,7 @@ func Run(ctx context.Context, c Config, system local.Config) error {
 		return d.openConsole(ctx)
 	}
 	if c.Installed {
-		err = through(ctx, local.System{Kubeconfig: system.ClusterKubeconfig()})
+		err = through(ctx, local.System{Kubeconfig: system.Watcher.Kube.File()})
 	} else {
 		system.Fetcher.Engine.MaxAttempts, system.Fetcher.Engine.Retry.Base = attempts, firstRetry
 		err = local.Run(ctx, system, c.Out, through)

@@ -71,7 +71,7 @@ var _ = Describe("A demo that cannot start says so at once, with the way out", f
 	It("if the name of its web servers has no address here, whatever cluster KUBECONFIG names", func(ctx SpecContext) {
 		GinkgoT().Setenv(clientcmd.RecommendedConfigPathEnvVar, "/production")
 		Expect(start(ctx, "192.0.2.1", "")).To(MatchError(HaveSuffix(" (choose another name with --host)")))
-		Expect(new(local.Config).ClusterKubeconfig()).To(BeEmpty(), "the cluster that services would use")
+		Expect(new(local.Config).Watcher.Kube.File()).To(BeEmpty(), "the cluster that services would use")
 	})
 
 	It("if a port of its web servers is in use", func(ctx SpecContext) {

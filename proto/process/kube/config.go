@@ -116,7 +116,7 @@ func (o *Options) Run(ctx context.Context, s *process.Options, name string,
 }
 
 func (o *Options) load() (*rest.Config, error) {
-	if o.file() == "" {
+	if o.File() == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
 			return nil, errors.New("no cluster: set --kubeconfig or KUBECONFIG, or run in a pod with a service account")
@@ -136,7 +136,7 @@ func (o *Options) UserConfig() (*rest.Config, error) {
 	rules.ExplicitPath = o.Kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: o.Context}).ClientConfig()
-	switch file := o.file(); {
+	switch file := o.File(); {
 	case err == nil:
 		return config, nil
 	case !clientcmd.IsEmptyConfig(err):
@@ -153,8 +153,8 @@ func (o *Options) UserConfig() (*rest.Config, error) {
 	}
 }
 
-// file returns the kubeconfig that the user gave, which is a list in KUBECONFIG, or "".
-func (o *Options) file() string {
+// File returns the kubeconfig that the user gave, which may be a list in KUBECONFIG, or "".
+func (o *Options) File() string {
 	return cmp.Or(o.Kubeconfig, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 }
 
