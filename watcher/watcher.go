@@ -119,7 +119,7 @@ type service struct {
 	cache, streams *process.HealthPart
 }
 
-// newService wires the service in order: a component comes after those that it uses.
+// newService creates the components of the watcher, each one after the components that it uses.
 func newService(
 	rt *process.Runtime, c Config, at intervals, clients *informer.Clients, metrics *metrics,
 ) (*service, error) {

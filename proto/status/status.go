@@ -186,9 +186,9 @@ func (s Status) String() string {
 // otherInstallation is the Entry.UIDMark of an entry that another installation wrote: its fence is of another stream.
 const otherInstallation = "elsewhere"
 
-// Split separates our entries from those of other installations, whose annotation g does not accept. If the
-// object no longer has that annotation, and r asks for the key, the entry is ours, as if it was copied from another
-// object.
+// Split separates our entries from the entries of other installations, which name an annotation that g does not accept.
+// If the object no longer has that annotation, and r asks for the key, the entry is ours, as if it was copied from
+// another object.
 func (s Status) Split(
 	g *annotation.Grammar, r annotation.Request, annotations map[string]string,
 ) (own, others Status) {

@@ -31,7 +31,7 @@ type ClusterError struct {
 func (c *ClusterError) Error() string {
 	if apierrors.IsForbidden(c.Err) || apierrors.IsUnauthorized(c.Err) {
 		text := "this Kubernetes user may not " + c.Operation
-		// Without a right, the sentence begins with the user. Else it is that of a policy or quota.
+		// RBAC begins with the user. A policy or quota has a sentence of its own, which says what to do.
 		if _, why, found := strings.Cut(c.Err.Error(), "is forbidden: "); found && !strings.HasPrefix(why, "User ") {
 			text += ": " + why
 		}

@@ -111,7 +111,8 @@ func (p *Policy) checkAddress(t target, addr netip.Addr) error {
 }
 
 // Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
-// sentence without an address. The error is nil if the URL is permitted, a *DeniedError, or that of the lookup.
+// sentence without an address. The error is nil if the URL is permitted, or else a *DeniedError or the error of the
+// lookup.
 func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason string, err error) {
 	u, err := ParseURL(raw)
 	if err != nil {

@@ -26,8 +26,8 @@ import (
 // headerFile is a list of headers per host in file order.
 type headerFile struct {
 	entries []*headerEntry
-	// byHost has the numbers of the entries for one host, and patterns those of the others. A file of teams may have
-	// thousands of entries, and every GET looks for its own.
+	// byHost has the numbers of the entries that name one host, and patterns the numbers of all others. A file of
+	// teams may have thousands of entries, and every GET looks for its own.
 	byHost   map[string][]uint32
 	patterns []uint32
 }

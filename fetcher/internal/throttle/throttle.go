@@ -71,7 +71,7 @@ type Throttle struct {
 	claimTime time.Duration
 	// backlogUntil is set while more messages wait at the broker, as far as the last delivery tells.
 	backlogUntil time.Time
-	// lastNamespace is that of the last GET.
+	// lastNamespace is the namespace of the last GET.
 	lastNamespace  string
 	contendedUntil time.Time
 }

@@ -77,7 +77,7 @@ func (q *Queue) Len() int {
 	return len(q.waiting)
 }
 
-// backlogTurn is the number of turns of which one is the backlog's, so that the edits of one tenant do not starve it.
+// backlogTurn gives the backlog one turn in eight, so that the edits of one tenant do not starve it.
 const backlogTurn = 8
 
 // Pop returns the next name. The workqueue calls it only if there is one.

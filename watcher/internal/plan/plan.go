@@ -46,7 +46,7 @@ type Publication struct {
 	Last uint64
 	// After is the fence of the key in the object. Results of the want must be newer.
 	After status.Fence
-	// RequestHash is that of package wantindex.
+	// RequestHash identifies the request, see wantindex.RequestHash.
 	RequestHash [16]byte
 }
 

@@ -50,8 +50,9 @@ func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals re
 	return p
 }
 
-// due returns what is due of a plan, and the time until the next check of the object (0: when it changes). Nothing is
-// due (nil) right after a publish for the object. Removals come first, because they may be all that the plan has.
+// due returns the part of a plan to carry out now, and the time until the next check of the object (0: when it
+// changes). It returns nil if the last publish for the object was just now. Removals are checked first, because a plan
+// may have nothing else.
 func (p *pacing) due(
 	name types.NamespacedName, o *annotated.Object, todo plan.Plan,
 ) (_ *plan.Plan, again time.Duration) {

@@ -423,7 +423,7 @@ func problem(s status.Status) string {
 	return s.Problem.Message
 }
 
-// isForeign reports whether somebody else wrote the value of a key that we never wrote.
+// isForeign reports whether somebody else wrote the value of a key, and we never did.
 func isForeign(cm *corev1.ConfigMap, entry status.Entry, key string) bool {
 	return !entry.HasBody() && ownerOf(cm, key).State == annotation.Foreign
 }
