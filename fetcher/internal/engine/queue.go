@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
@@ -24,12 +23,13 @@ const (
 
 // lease is the timer of a queued key.
 type lease struct {
+	key pipeline.Key
 	// due is the payload of the timer, and timer its sequence.
 	due   []byte
 	timer uint64
 	since time.Time
-	// message has the key and the trace context.
-	message tracing.Message
+	// span is the one in which the key was queued, if there is a trace.
+	span trace.SpanContext
 }
 
 // claim is the timer of a claimed key, which fires at until. A renewed claim has a new sequence. The trigger keeps the
@@ -49,10 +49,9 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 	if err != nil {
 		return // its lease brings it back
 	}
-	header := nats.Header{"traceparent": {pipeline.Traceparent(trace.SpanContextFromContext(ctx))}}
 	l := lease{
-		due: data, timer: timer, since: r.timer.GetWaitingSince().AsTime(),
-		message: tracing.Message{Kind: pipeline.KindDue, Key: a.key, Header: header, Size: len(data)},
+		key: a.key, due: data, timer: timer, since: r.timer.GetWaitingSince().AsTime(),
+		span: trace.SpanContextFromContext(ctx),
 	}
 	k := &throttle.QueuedKey{
 		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: l.since,
@@ -73,13 +72,13 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint
 // edited or replayed.
 func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 	t := trigger{
-		kind: pipeline.KindDue, key: l.message.Key, storedAt: l.since, began: e.deps.Clock.Now(), deliveries: 1,
+		kind: pipeline.KindDue, key: l.key, storedAt: l.since, began: e.deps.Clock.Now(), deliveries: 1,
 	}
 	err := t.decodeDue(l.due)
 	c := &claim{due: proto.CloneOf(t.due), timer: l.timer}
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), l.span)
 	if err == nil {
 		c.due.Unended++
-		ctx := pipeline.ContextWithTrace(context.Background(), l.message.Header)
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error { return e.extend(ctx, c) })
 		t.sequence = c.timer
 	}
@@ -89,8 +88,8 @@ func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 	}
 	e.deps.Metrics.claims.WithLabelValues(claimWon).Inc()
 	a := &attempt{trigger: t, ticket: ticket, claim: c}
-	ctx, span := e.deps.Tracer.Consume(context.Background(), "fetch", pipeline.FetcherConsumer, l.message)
-	a.span = span
+	ctx, a.span = e.deps.Tracer.Consume(ctx, "fetch", pipeline.FetcherConsumer,
+		tracing.Message{Kind: pipeline.KindDue, Key: l.key, Size: len(l.due)})
 	e.run(ctx, a)
 }
 

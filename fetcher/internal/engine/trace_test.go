@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/tracing"
@@ -29,19 +30,19 @@ var _ = Describe("A trace", func() {
 		f = w.fetcher(func(o *fetcherOptions) { o.tracer, o.config.Sharing.Window = tracer, 0 })
 	})
 
-	// fetch publishes a want like a watcher with tracing, and makes the fetcher handle it.
-	fetch := func(want *v1.Want) uint64 {
+	// publish publishes a want like a watcher with tracing.
+	publish := func(want *v1.Want) {
 		GinkgoHelper()
 		before := w.ctx
-		w.ctx = trace.ContextWithSpanContext(w.ctx, pipeline.ParseTraceparent(published))
-		sequence := w.publish(want)
+		state := suitetest.Must(trace.ParseTraceState("vendor=opaque"))
+		w.ctx = trace.ContextWithSpanContext(w.ctx, pipeline.ParseTraceparent(published).WithTraceState(state))
+		w.publish(want)
 		w.ctx = before
-		f.step()
-		return sequence
 	}
 	It("continues at a retry, is in the dead letter, and ends with the round", func() {
 		o := serve(fails(http.StatusServiceUnavailable))
-		fetch(w.want(o.URL+"/page?token=s3cret", every(time.Minute)))
+		publish(w.want(o.URL+"/page?token=s3cret", every(time.Minute)))
+		f.step()
 		o.now(says("hello there"))
 		f.elapse()
 		o.now(fails(http.StatusNotFound))
@@ -77,9 +78,19 @@ var _ = Describe("A trace", func() {
 		o := serve(says("hello there"))
 		f.fetch(w.want(o.URL))
 		Expect(w.messages(pipeline.Results)[0].Header).NotTo(HaveKey("traceparent"))
-		fetch(w.want(o.URL+"/other", every(time.Minute)))
+		publish(w.want(o.URL+"/other", every(time.Minute)))
+		f.step()
 		Expect(w.messages(pipeline.Results)[1].Header.Get("traceparent")).To(Equal(published))
 		Expect(w.timer().header).NotTo(HaveKey("traceparent"), "a refresh is another round")
 		Expect(spans.GetSpans()).To(BeEmpty())
+	})
+
+	It("stays with a queued key", func() {
+		publish(w.want(serve(says("hello there")).URL))
+		Expect(w.next().Nak()).To(Succeed()) // a message that is delivered again is queued
+		w.fetcher().step()
+		Eventually(w.contents).Should(Equal(1))
+		Expect(w.messages(pipeline.Results)[0].Header).To(And(
+			HaveKeyWithValue("traceparent", []string{published}), HaveKeyWithValue("tracestate", []string{"vendor=opaque"})))
 	})
 })
