@@ -20,12 +20,11 @@
 {{/* Memory limit of the fetcher. By default, 80 % of it is the bodies, 128 MiB for rules and 32 MiB, and it
 is at least the request. */}}
 {{- define "curl-me-that.fetcherMemory" -}}
-{{- $limits := .Values.fetcher.resources.limits | default dict -}}
-{{- if $limits.memory -}}
-{{- $limits.memory -}}
+{{- with dig "resources" "limits" "memory" "" .Values.fetcher -}}
+{{- . -}}
 {{- else -}}
 {{- $heap := add (include "curl-me-that.bodyBytes" . | int64) 134217728 33554432 -}}
-{{- $requested := dig "requests" "memory" "0" .Values.fetcher.resources -}}
+{{- $requested := dig "resources" "requests" "memory" "0" .Values.fetcher -}}
 {{- $bytes := max (div (mul $heap 5) 4) (include "curl-me-that.bytes" (list $requested "fetcher.resources.requests.memory") | int64) -}}
 {{- printf "%dMi" (div (add $bytes 1048575) 1048576) -}}
 {{- end -}}
@@ -35,11 +34,10 @@ is at least the request. */}}
 After an outage NATS publishes all overdue timers at once. */}}
 {{- define "curl-me-that.natsMemory" -}}
 {{- $b := .Values.nats.bundled -}}
-{{- $limits := $b.resources.limits | default dict -}}
-{{- if $limits.memory -}}
-{{- $limits.memory -}}
+{{- with dig "resources" "limits" "memory" "" $b -}}
+{{- . -}}
 {{- else -}}
-{{- $requested := dig "requests" "memory" "0" $b.resources -}}
+{{- $requested := dig "resources" "requests" "memory" "0" $b -}}
 {{- $bytes := max (add 67108864 (mul 4096 (int64 $b.expectedKeys))) (include "curl-me-that.bytes" (list $requested "nats.bundled.resources.requests.memory") | int64) -}}
 {{- printf "%dMi" (div (add $bytes 1048575) 1048576) -}}
 {{- end -}}

@@ -1,12 +1,15 @@
 {{/* Common parts of the pods of all services. */}}
 
-{{/* The restricted Pod Security Standard, for a pod and for its containers. */}}
+{{/* The restricted Pod Security Standard, for a pod and for its containers. OpenShift chooses the ids itself, and
+rejects pods that do. */}}
 {{- define "curl-me-that.podSecurity" -}}
 runAsNonRoot: true
+{{- if not (.Capabilities.APIVersions.Has "security.openshift.io/v1") }}
 runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
 fsGroupChangePolicy: OnRootMismatch
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
