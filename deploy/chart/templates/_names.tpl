@@ -26,14 +26,19 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* A version or tag as the value of a label. Tags may be twice as long. */}}
+{{- define "curl-me-that.labelValue" -}}
+{{ . | replace "+" "_" | trunc 63 | regexFind "^.*[a-zA-Z0-9]" }}
+{{- end -}}
+
 {{/* Labels of an object. Takes (list $ component). */}}
 {{- define "curl-me-that.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "curl-me-that.selectorLabels" . }}
 app.kubernetes.io/part-of: curl-me-that
-app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | include "curl-me-that.labelValue" | quote }}
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | include "curl-me-that.labelValue" }}
 {{- with $root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
