@@ -146,26 +146,6 @@ func call(ctx context.Context, d *Delivery, handle Handler) (disposition Disposi
 	return handle(ctx, d)
 }
 
-// publishDeadLetter publishes the dead letter of a message, and returns the resulting disposition.
-func (c *Consumer) publishDeadLetter(ctx context.Context, d *Delivery, disposition Disposition) Disposition {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), responseTimeout)
-	defer cancel()
-	key, deadLetter := d.deadLetter(disposition.err, time.Now())
-	err := c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
-	if errors.Is(err, ErrTooLarge) { // the reason matters more than the payload
-		deadLetter.Payload, deadLetter.Want = nil, nil
-		err = c.client.PublishDeadLetter(ctx, key, deadLetter, d.id())
-	}
-	if err != nil {
-		return Disposition{action: actionRetry, after: d.Backoff(deadLetterBackoffMax), err: err}
-	}
-	return disposition
-}
-
-// deadLetterBackoffMax is the maximum delay before a message is handled again because its dead
-// letter could not be published.
-const deadLetterBackoffMax = 8 * time.Second
-
 // acknowledge sends the disposition to the server. If it gets lost, the server delivers the message
 // again after AckWait. An error can be ignored, because handling is idempotent.
 func (c *Consumer) acknowledge(d *Delivery, disposition Disposition) {

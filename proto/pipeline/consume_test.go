@@ -282,6 +282,8 @@ var _ = Describe("Consume with dispositions", func() {
 		Expect(kept.GetWant().GetUrl()).To(Equal("https://a.example/x?token=secret"), "it can be replayed")
 		Expect(kept.GetSubject()).To(Equal(key.WantSubject()))
 		Expect(kept.GetPayload()).NotTo(BeEmpty())
+		stored := suitetest.Must(client.LastMessage(ctx, pipeline.Requests, key.WantSubject()))
+		Expect(kept.GetLastFailedAt().AsTime()).To(BeTemporally("==", stored.Time), "whatever the wall clock says")
 	})
 
 	It("publishes one dead letter even if its acknowledgement is lost", func(ctx SpecContext) {

@@ -9,13 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/semver"
-
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
 // MinServer is the oldest version of NATS without known faults that break a promise.
@@ -86,12 +83,4 @@ func wrapServerError(err error) error {
 		return fmt.Errorf("%w (%w)", ErrTooLarge, err)
 	}
 	return err
-}
-
-// CauseName returns the name of a cause in metric labels and traces, such as refresh.
-func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
-
-// WaitsForName returns the name of an obstacle in metric labels and logs, such as shared_get.
-func WaitsForName(w v1.WaitsFor) string {
-	return strings.ToLower(strings.TrimPrefix(w.String(), "WAITS_FOR_"))
 }

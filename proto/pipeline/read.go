@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -26,20 +25,6 @@ var ErrMalformed = errors.New("message is malformed")
 // it.
 func Unreadable(err error) bool {
 	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrSubject)
-}
-
-// LastWant returns the last want of a key and its stream sequence. A tombstone is a nil want. The
-// error wraps ErrNoMessage if there is none, and ErrMalformed if it cannot be decoded. The sequence
-// is valid then.
-//
-// In a cluster the response may be slightly stale.
-func (c *Client) LastWant(ctx context.Context, key Key) (*v1.Want, uint64, error) {
-	m, err := c.LastMessage(ctx, Requests, key.WantSubject())
-	if err != nil {
-		return nil, 0, fmt.Errorf("read want of %s: %w", key, err)
-	}
-	w, err := DecodeWant(key, m.Data)
-	return w, m.Sequence, err
 }
 
 // LastMessage returns the last message on a subject by one direct get (ADR-31), to which any
@@ -78,35 +63,6 @@ func (c *Client) get(ctx context.Context, subject string, request []byte) (Messa
 	return parseDirect(m)
 }
 
-// FiresAt returns when the timer in a message fires. The error wraps ErrMalformed.
-func FiresAt(m Message) (time.Time, error) {
-	at, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(m.Header.Get(jetstream.ScheduleHeader), "@at "))
-	if err != nil {
-		return time.Time{}, fmt.Errorf("read timer %d: %w: when it fires", m.Sequence, ErrMalformed)
-	}
-	return at, nil
-}
-
-// OldestWant returns when the oldest request for a fetch at or after a sequence was stored. The error
-// wraps ErrNoMessage if there is none.
-func (c *Client) OldestWant(ctx context.Context, from uint64) (at time.Time, err error) {
-	none := true
-	for _, kind := range []Kind{KindWant, KindDue} {
-		m, err := c.request(ctx, Requests, map[string]any{"seq": from, "next_by_subj": kind.All()})
-		switch {
-		case errors.Is(err, ErrNoMessage):
-		case err != nil:
-			return time.Time{}, fmt.Errorf("read the oldest request: %w", err)
-		case none || m.Time.Before(at):
-			at, none = m.Time, false
-		}
-	}
-	if none {
-		return time.Time{}, fmt.Errorf("read the oldest request: %w", ErrNoMessage)
-	}
-	return at, nil
-}
-
 // Progress is how far a stream was read.
 type Progress struct {
 	// Last is the last sequence of the stream. All messages up to Delivered were delivered, and those up
@@ -136,53 +92,8 @@ func (c *Client) Progress(ctx context.Context, name, durable string) (p Progress
 	return p, nil
 }
 
-// DefaultAPIPrefix is the prefix of the JetStream API subjects (ADR-19) outside of a domain.
-const DefaultAPIPrefix = "$JS.API."
-
-// APIPrefix returns the client's prefix of JetStream API subjects, with the final dot. Each domain
-// has its own.
-func (c *Client) APIPrefix() string {
-	switch o := c.js.Options(); {
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	}
-	return DefaultAPIPrefix
-}
-
 // directGet is the subject for direct gets from a stream (ADR-31).
 func (c *Client) directGet() string { return c.APIPrefix() + "DIRECT.GET." }
-
-// bounded adds a timeout to ctx if it has none, because a response that was lost with a connection
-// never arrives.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, responseTimeout)
-}
-
-const responseTimeout = 5 * time.Second
-
-// DecodeWant decodes the payload of a want. A tombstone is nil. The want must be for the key in its
-// subject. Errors wrap ErrMalformed.
-func DecodeWant(key Key, data []byte) (*v1.Want, error) {
-	if len(data) == 0 {
-		return nil, nil //nolint:nilnil // a tombstone is no error
-	}
-	return decode(key, data, new(v1.Want), func(w *v1.Want) *v1.Want { return w })
-}
-
-// DecodeDue decodes the payload of a due. Errors wrap ErrMalformed.
-func DecodeDue(key Key, data []byte) (*v1.Due, error) {
-	return decode(key, data, new(v1.Due), (*v1.Due).GetWant)
-}
-
-// DecodeResult decodes the payload of a result. Errors wrap ErrMalformed.
-func DecodeResult(key Key, data []byte) (*v1.Result, error) {
-	return decode(key, data, new(v1.Result), (*v1.Result).GetWant)
-}
 
 func decode[M proto.Message](key Key, data []byte, into M, want func(M) *v1.Want) (decoded M, err error) {
 	if err := proto.Unmarshal(data, into); err != nil {
@@ -194,50 +105,35 @@ func decode[M proto.Message](key Key, data []byte, into M, want func(M) *v1.Want
 	return into, nil
 }
 
-// LoadWants calls each with the last message of every want subject, tombstones included, in stream
-// order.
-//
-// It uses direct gets, because an identity that may create a consumer can make the server publish
-// to any subject of its account. If the server fails, LoadWants continues with another one.
-func (c *Client) LoadWants(ctx context.Context, each func(Message) error) error {
-	rest := Range{Stream: Requests, Subject: KindWant.All()}
-	for {
-		err := c.loadRest(ctx, &rest, each)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errNoResponse) {
-			return err
-		}
-	}
+// Message is a stored message of a stream.
+type Message struct {
+	Subject  string
+	Sequence uint64
+	// Time at which the message was stored.
+	Time time.Time
+	// Header includes the headers that the server added.
+	Header nats.Header
+	Data   []byte
 }
 
-// CountTimers returns the number of pending timers.
-func (c *Client) CountTimers(ctx context.Context) (uint64, error) {
-	m, err := c.request(ctx, Requests, map[string]any{"seq": 1, "next_by_subj": KindTimer.All(), "batch": 1})
-	if errors.Is(err, ErrNoMessage) {
-		return 0, nil
+// parseDirect parses the response to a direct get. The error wraps ErrNoMessage.
+func parseDirect(m *nats.Msg) (Message, error) {
+	switch status := m.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return Message{}, ErrNoMessage
+	default:
+		return Message{}, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
 	}
+	sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("count timers: %w", err)
+		return Message{}, fmt.Errorf("sequence of a stored message: %w", err)
 	}
-	behind, err := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64)
+	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
 	if err != nil {
-		return 0, fmt.Errorf("count timers: number after the first: %w", err)
+		return Message{}, fmt.Errorf("time of a stored message: %w", err)
 	}
-	return 1 + behind, nil
-}
-
-// loadRest reads from the start of rest, and advances it.
-func (c *Client) loadRest(ctx context.Context, rest *Range, each func(Message) error) error {
-	for m, err := range c.Scan(ctx, *rest) {
-		if err != nil {
-			return err
-		}
-		rest.From = m.Sequence + 1
-		if err := each(m); err != nil {
-			return err
-		}
-		if err := context.Cause(ctx); err != nil {
-			return fmt.Errorf("read %s: %w", rest.Subject, err)
-		}
-	}
-	return nil
+	return Message{
+		Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: sequence, Time: at, Header: m.Header, Data: m.Data,
+	}, nil
 }

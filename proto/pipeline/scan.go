@@ -8,7 +8,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,17 +24,6 @@ const (
 
 // scanTimeout is how long to wait for the next message of a batch.
 const scanTimeout = 10 * time.Second
-
-// Message is a stored message of a stream.
-type Message struct {
-	Subject  string
-	Sequence uint64
-	// Time at which the message was stored.
-	Time time.Time
-	// Header includes the headers that the server added.
-	Header nats.Header
-	Data   []byte
-}
 
 // Range selects messages of a stream.
 type Range struct {
@@ -153,28 +141,6 @@ func (b *batches) next(ctx context.Context) (*nats.Msg, error) {
 // errNoResponse means that a request got no response.
 var errNoResponse = errors.New("no response")
 
-// parseDirect parses the response to a direct get. The error wraps ErrNoMessage.
-func parseDirect(m *nats.Msg) (Message, error) {
-	switch status := m.Header.Get("Status"); status {
-	case "":
-	case "404":
-		return Message{}, ErrNoMessage
-	default:
-		return Message{}, fmt.Errorf("server responded %s %s", status, m.Header.Get("Description"))
-	}
-	sequence, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return Message{}, fmt.Errorf("sequence of a stored message: %w", err)
-	}
-	at, err := time.Parse(time.RFC3339Nano, m.Header.Get(jetstream.TimeStampHeaer))
-	if err != nil {
-		return Message{}, fmt.Errorf("time of a stored message: %w", err)
-	}
-	return Message{
-		Subject: m.Header.Get(jetstream.SubjectHeader), Sequence: sequence, Time: at, Header: m.Header, Data: m.Data,
-	}, nil
-}
-
 // MaxLastMessages is the maximum number of subjects in one request for last messages.
 const MaxLastMessages = 1024
 
@@ -231,36 +197,4 @@ func (b *batches) lastMessages(ctx context.Context, subjects []string, found map
 		maps.Copy(found, got)
 	}
 	return nil
-}
-
-// QueuedResults returns the given keys that have a pending result. It lists subjects per ConfigMap,
-// because a list of all subjects could exceed the server's pending limit for a connection. It
-// publishes only to $JS.API.STREAM.INFO.CURL_RESULTS.
-func (c *Client) QueuedResults(ctx context.Context, keys []Key) (map[Key]bool, error) {
-	queued := map[Key]bool{}
-	if len(keys) == 0 {
-		return queued, nil
-	}
-	stream, err := c.js.Stream(ctx, Results)
-	if err != nil {
-		return nil, fmt.Errorf("look up stream %s: %w", Results, err)
-	}
-	listed := map[string]bool{}
-	for _, key := range keys {
-		filter := resultPrefix + Kind("*.").Subjects(key.Namespace, key.Name)
-		if listed[filter] || stream.CachedInfo().State.Msgs == 0 {
-			continue
-		}
-		listed[filter] = true
-		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(filter))
-		if err != nil {
-			return nil, fmt.Errorf("list the results of %s/%s: %w", key.Namespace, key.Name, err)
-		}
-		for subject := range info.State.Subjects {
-			if _, k, err := ParseSubject(subject); err == nil {
-				queued[k] = true
-			}
-		}
-	}
-	return queued, nil
 }
