@@ -28,13 +28,7 @@ enableServiceLinks: false
 restartPolicy: {{ .restartPolicy }}
 securityContext:
   {{- include "curl-me-that.podSecurity" $root | nindent 2 }}
-{{- with $root.Values.imagePullSecrets }}
-imagePullSecrets:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $root.Values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+{{- include "curl-me-that.nodes" (list $root dict) }}
 containers:
   {{- include "curl-me-that.curlctlContainer" . | nindent 2 }}
 {{- if .identity }}

@@ -19,10 +19,10 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Scheduling of pods. Takes (list $ component values). */}}
-{{- define "curl-me-that.placement" -}}
+{{/* Nodes and image pull secrets of a pod. Takes (list $ values). */}}
+{{- define "curl-me-that.nodes" -}}
 {{- $root := index . 0 -}}
-{{- $values := index . 2 -}}
+{{- $values := index . 1 -}}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -30,14 +30,21 @@ imagePullSecrets:
 {{- with $root.Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with $values.nodeSelector }}
+{{- with $values.nodeSelector | default $root.Values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.tolerations }}
+{{- with $values.tolerations | default $root.Values.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end -}}
+
+{{/* Scheduling of the pods of a service. Takes (list $ component values). */}}
+{{- define "curl-me-that.placement" -}}
+{{- $root := index . 0 -}}
+{{- $values := index . 2 -}}
+{{- include "curl-me-that.nodes" (list $root $values) }}
 {{- with $values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}

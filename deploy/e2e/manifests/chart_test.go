@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
@@ -44,6 +45,17 @@ var _ = Describe("The rendered chart", func() {
 			Expect(string(text)).NotTo(MatchRegexp(`-----BEGIN|\bS[UAONC][A-Z2-7]{56}\b`), "%s %s", o.GetKind(), o.GetName())
 		}
 	}, values(additional()...))
+
+	// A Job that no node takes would keep everything else from starting.
+	It("puts every pod on the nodes of nodeSelector and tolerations", func(ctx SpecContext) {
+		pods := podTemplates(everything(ctx, "--set-json", `nodeSelector={"pool":"infra"}`,
+			"--set-json", `tolerations=[{"key":"infra"}]`))
+		Expect(len(pods)).To(BeNumerically(">=", 10))
+		for of, pod := range pods {
+			Expect(pod.Spec.NodeSelector).To(HaveKeyWithValue("pool", "infra"), of)
+			Expect(pod.Spec.Tolerations).To(ContainElement(corev1.Toleration{Key: "infra"}), of)
+		}
+	})
 
 	It("lists all its images in its metadata", func() {
 		var images []string

@@ -204,12 +204,12 @@ func secrets(pod corev1.PodSpec) (names []string) {
 	return slices.Compact(names)
 }
 
-// everything renders the chart with all components.
-func everything(ctx context.Context) []object {
+// everything renders the chart with all components and the flags.
+func everything(ctx context.Context, flags ...string) []object {
 	GinkgoHelper()
-	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"),
+	return template(ctx, filepath.Join(chart, "ci", "default-values.yaml"), append(flags,
 		"--set", "keeper.enabled=true,sidecar.enabled=true,hooks.enabled=true,hooks.secret=hooks",
-		"--set", "credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")
+		"--set", "credentials.namespaces."+team+"[0]=rules-api", "--kube-version", "1.36.0")...)
 }
 
 var _ = Describe("The table in the security model", func() {
