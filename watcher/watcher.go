@@ -98,7 +98,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		}
 		s.quota.Decide()
 		group.Go(func() error {
-			s.quota.Run(ctx, at.wall, func(name types.NamespacedName) { s.sessions.Changed(name, false) })
+			s.quota.Run(ctx, func(name types.NamespacedName) { s.sessions.Changed(name, false) })
 			return nil
 		})
 		return leader.Run(ctx, c.Election, leader.Deps{
@@ -144,7 +144,7 @@ func newService(
 	auditor := audit.New(at.audit, audit.Deps{
 		Client: client, Index: index, Object: s.quota.Get, Clock: brokerClock, Log: rt.Log, Metrics: metrics.audit,
 	})
-	backlog := wantindex.NewBacklog(client)
+	backlog := reconcile.NewBacklog(client)
 	reconciler := reconcile.New(reconcile.Config{
 		Coalesce: c.Coalesce, Repeat: at.audit, Installation: c.Election.Installation(), MaxRemovals: c.MaxRemovals,
 	}, reconcile.Deps{
@@ -157,10 +157,10 @@ func newService(
 	s.sessions = session.NewRunner(session.Config{
 		Installation: c.Election.Installation(), InScope: c.watches, Workers: c.Workers, CheckInterval: at.check,
 	}, session.Deps{
-		Names: s.objects.Names, Reconciler: reconciler, Auditor: auditor, Epoch: managed.epoch, Client: client, Index: index,
-		Backlog: backlog, Clock: at.wall, Health: s.streams, Log: rt.Log, Metrics: metrics.sessions,
+		Names: s.objects.Names, Reconcile: reconciler.Reconcile, Audit: auditor.Run, Epoch: managed.epoch, Client: client,
+		Index: index, Backlog: backlog, Clock: at.wall, Health: s.streams, Log: rt.Log, Metrics: metrics.sessions,
 	})
-	s.export = exporter.New(at.export, exporter.Deps{Client: client, Clock: brokerClock, Log: rt.Log})
+	s.export = exporter.New(at.export, exporter.Deps{Client: client, Log: rt.Log})
 	metrics.measure(keys{
 		objects: s.objects, object: s.quota.Get, index: index, notLanding: auditor.NotLanding, now: brokerClock.Now,
 	}, s.export)

@@ -29,7 +29,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
@@ -105,7 +105,7 @@ type keeper struct {
 	// Watchers whose sidecars they have. The oldest claim creates a ConfigMap, so every keeper picks the same one.
 	claims, owners, injected *index
 	// queue is the queue of the current term (nil if another keeper leads).
-	queue    atomic.Pointer[pace.Work]
+	queue    atomic.Pointer[queue.Queue]
 	election leader.Deps
 	cache    *process.HealthPart
 
@@ -264,7 +264,7 @@ func (k *keeper) lead(health *process.HealthPart) func(context.Context) error {
 	return func(ctx context.Context) error {
 		k.metrics.leader.Set(1)
 		defer k.metrics.leader.Set(0)
-		q := pace.NewWork(queueName, k.metrics.queue)
+		q := queue.New(queueName, k.metrics.queue)
 		k.queue.Store(q)
 		defer k.metrics.queue.Reset()
 		defer k.queue.Store(nil)
@@ -276,7 +276,7 @@ func (k *keeper) lead(health *process.HealthPart) func(context.Context) error {
 }
 
 // handle reconciles a Watcher. It finishes a reconcile in progress.
-func (k *keeper) handle(ctx context.Context, q *pace.Work, watcher types.NamespacedName) {
+func (k *keeper) handle(ctx context.Context, q *queue.Queue, watcher types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	again, err := k.reconcile(ctx, watcher)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 )
 
 // heldBytes is the maximum memory per Watcher and its ConfigMap. Half of keeper's 64 MiB with 5,000
@@ -99,7 +99,7 @@ var _ = Describe("With many Watchers, keeper", func() {
 
 	It("queues only the oldest of all that name the same ConfigMap", func(ctx SpecContext) {
 		r := newRig(ctx)
-		q := pace.NewWork(queueName, r.metrics.queue)
+		q := queue.New(queueName, r.metrics.queue)
 		r.queue.Store(q)
 		queued := func() (names []string) {
 			for q.Len() > 0 {

@@ -12,7 +12,7 @@ import (
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
@@ -36,7 +36,7 @@ type watcher struct {
 
 // memory is the state of a Watcher between two reconciles.
 type memory struct {
-	repairs pace.Repairs
+	repairs queue.Repairs
 	found   lookup
 	tried   attempt
 	// counted has the pods with the sidecar (nil if they were not counted yet).
@@ -84,7 +84,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	case apierrors.IsConflict(err):
 		return 0, err // retried with the new version
 	}
-	again = pace.Soonest(again, k.observe(&in, m))
+	again = queue.Soonest(again, k.observe(&in, m))
 	return again, errors.Join(err, k.report(ctx, in, w.Digest))
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -79,11 +78,18 @@ func (a *Auditor) Run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	for _, k := range a.suspects { // the stream may have lost the messages they wait for
 		k.notBefore = time.Time{}
 	}
-	pace.Every(ctx, a.deps.Clock, time.Duration(a.interval)/steps, func() {
-		if err := a.Step(ctx, enqueue); err != nil && ctx.Err() == nil {
-			a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
+	ticker := a.deps.Clock.NewTicker(time.Duration(a.interval) / steps)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			if err := a.Step(ctx, enqueue); err != nil && ctx.Err() == nil {
+				a.deps.Log.Warn().Err(err).Msg("the audit could not read the streams")
+			}
 		}
-	})
+	}
 }
 
 // Step checks the keys whose turn it is, and the suspects whose pause is over.

@@ -11,11 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 const (
@@ -28,7 +27,6 @@ const (
 // Deps are the dependencies of an Exporter.
 type Deps struct {
 	Client *pipeline.Client
-	Clock  clock.WithTicker
 	Log    zerolog.Logger
 }
 
@@ -47,7 +45,7 @@ func New(every time.Duration, d Deps) *Exporter { return &Exporter{every: every,
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
 	failing := false
-	read := func() {
+	read := func(ctx context.Context) {
 		r, err := e.read(ctx)
 		if ctx.Err() != nil {
 			return
@@ -64,8 +62,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		r.set("up", "", number(!failing))
 		e.last.Store(&r)
 	}
-	read()
-	pace.Every(ctx, e.deps.Clock, e.every, read)
+	wait.UntilWithContext(ctx, read, e.every)
 }
 
 // errDisconnected means that there is no connection to the broker.

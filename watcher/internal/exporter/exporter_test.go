@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
-	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
@@ -55,7 +54,7 @@ func (b *bench) run() *bench {
 	b.epoch, err = pipeline.Ensure(b.t.Context(), b.js, pipeline.Topology{})
 	b.Expect(err).NotTo(gomega.HaveOccurred())
 	e := exporter.New(20*time.Millisecond,
-		exporter.Deps{Client: b.client, Clock: clock.RealClock{}, Log: zerolog.Nop()})
+		exporter.Deps{Client: b.client, Log: zerolog.Nop()})
 	e.Measure(b.set)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

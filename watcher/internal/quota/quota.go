@@ -11,13 +11,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 )
 
 // checkInterval is the interval between checks of the limits.
@@ -123,14 +122,14 @@ func (q *Quota) get(name types.NamespacedName, compiled func(*annotated.Object) 
 func requests(o *annotated.Object) bool { return len(o.Request.Pairs) > 0 && !o.Request.Suspended }
 
 // Run checks the limits after changes until ctx is done, and passes on the affected objects.
-func (q *Quota) Run(ctx context.Context, c clock.WithTicker, affected func(types.NamespacedName)) {
-	pace.Every(ctx, c, checkInterval, func() {
+func (q *Quota) Run(ctx context.Context, affected func(types.NamespacedName)) {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		if q.changed.Swap(false) {
 			for _, name := range q.Decide() {
 				affected(name)
 			}
 		}
-	})
+	}, checkInterval)
 }
 
 // demand is the sum of the requests in a namespace.

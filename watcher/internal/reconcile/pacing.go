@@ -17,8 +17,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -32,7 +32,7 @@ type pacing struct {
 
 	mu        sync.Mutex
 	published memory[types.NamespacedName, time.Time]
-	repairs   memory[pipeline.Key, *pace.Repairs]
+	repairs   memory[pipeline.Key, *queue.Repairs]
 	syncs     memory[types.NamespacedName, sentSync]
 	removals  removalLimiter
 }
@@ -41,7 +41,7 @@ func newPacing(c Config, now clock.PassiveClock, epoch func() int64, removals re
 	p := &pacing{
 		coalesce: c.Coalesce, repeat: c.Repeat, clock: now, epoch: epoch, removals: removals,
 		published: newMemory[types.NamespacedName](func(at time.Time) bool { return now.Since(at) > c.Coalesce }),
-		repairs:   newMemory[pipeline.Key](func(r *pace.Repairs) bool { return r.Over(now.Now()) }),
+		repairs:   newMemory[pipeline.Key](func(r *queue.Repairs) bool { return r.Over(now.Now()) }),
 		syncs: newMemory[types.NamespacedName](func(s sentSync) bool {
 			return now.Since(s.at) > 2*max(c.Repeat, maxSyncPause)
 		}),
@@ -61,13 +61,13 @@ func (p *pacing) due(
 	again = p.removals.check(o, &todo)
 	if len(todo.Publish)+len(todo.Retract)+len(todo.Remove)+len(todo.Notices) > 0 || todo.AskWriter {
 		if at, ok := p.published.entries[name]; ok && p.clock.Since(at) < p.coalesce {
-			return nil, pace.Soonest(again, p.coalesce-p.clock.Since(at))
+			return nil, queue.Soonest(again, p.coalesce-p.clock.Since(at))
 		}
 	}
 	if o != nil {
-		again = pace.Soonest(again, p.delayRepairs(name, o.SeenAt, &todo))
+		again = queue.Soonest(again, p.delayRepairs(name, o.SeenAt, &todo))
 	}
-	return &todo, pace.Soonest(again, p.dropSent(name, o, &todo))
+	return &todo, queue.Soonest(again, p.dropSent(name, o, &todo))
 }
 
 // requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
@@ -170,7 +170,7 @@ func (p *pacing) delayRepairs(
 	todo.Publish = slices.DeleteFunc(todo.Publish, func(w plan.Publication) bool {
 		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
 		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
-			again = pace.Soonest(again, settling-age)
+			again = queue.Soonest(again, settling-age)
 			return true
 		}
 		if !isRepair(w) || !r.Limited(now) {
@@ -185,7 +185,7 @@ func (p *pacing) delayRepairs(
 			})
 		}
 		wait := r.Wait(now)
-		again = pace.Soonest(again, wait)
+		again = queue.Soonest(again, wait)
 		return wait > 0
 	})
 	return again
@@ -198,7 +198,7 @@ func (p *pacing) repaired(key pipeline.Key) {
 	now := p.clock.Now()
 	r := p.repairs.entries[key]
 	if r == nil {
-		r = &pace.Repairs{}
+		r = &queue.Repairs{}
 		p.repairs.put(key, r)
 	}
 	r.Count(now)

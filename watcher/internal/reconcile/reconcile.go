@@ -22,8 +22,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -55,8 +55,8 @@ type Deps struct {
 	// Object returns an object within the quota of its namespace, or nil.
 	Object func(types.NamespacedName) *annotated.Object
 	Index  *wantindex.Index
-	// Backlog bounds undelivered messages (nil: without limit).
-	Backlog *wantindex.Backlog
+	// Backlog bounds undelivered messages.
+	Backlog *Backlog
 	Client  *pipeline.Client
 	// Clock is the machine's clock, for all pauses.
 	Clock clock.PassiveClock
@@ -131,7 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 		}
 	}
 	later, unwritten := r.notices.emit(ctx, name)
-	return pace.Soonest(again, later), errors.Join(err, unwritten)
+	return queue.Soonest(again, later), errors.Join(err, unwritten)
 }
 
 // lookupTimeout is the maximum time to look for the pinned bodies of an object in the history.

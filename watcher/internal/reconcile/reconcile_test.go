@@ -17,7 +17,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
-	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 func TestTheFirstEditIsPublishedAtOnceAndABurstIsCoalesced(t *testing.T) {
@@ -51,7 +50,6 @@ func TestTheBrokersClockAffectsOnlyTheTimeOfAWant(t *testing.T) {
 func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(d *reconcile.Deps) {
-		d.Backlog = wantindex.NewBacklog(d.Client)
 		for seq := range uint64(511) {
 			d.Backlog.Add(cm.Namespace, seq)
 		}
@@ -59,7 +57,7 @@ func TestTheWriterIsAskedForAPinnedBodyEvenIfTheBacklogIsFullAfterItsWant(t *tes
 	pinned := b.keep("body")
 	b.request("https://example.com/1", "a", "b")
 	b.object.Request.SHA256 = map[string]string{"a": pinned, "b": pinned}
-	b.Expect(b.try()).To(MatchError(wantindex.ErrBacklogFull))
+	b.Expect(b.try()).To(MatchError(reconcile.ErrBacklogFull))
 	b.Expect(b.published()).To(Equal(1))
 	b.Expect(b.requests()).To(Equal(1))
 }

@@ -113,6 +113,7 @@ func (b *bench) reconcileAll(objects []*annotated.Object) {
 	b.t.Helper()
 	b.clock.Step(time.Second)
 	for _, o := range objects {
+		b.backlog.Reset() // as if fetchers received everything
 		b.Expect(b.Reconcile(b.t.Context(), o.NamespacedName)).Error().NotTo(HaveOccurred())
 	}
 }

@@ -57,6 +57,7 @@ type bench struct {
 	broker   *natstest.Server
 	verifier *signature.Verifier
 	index    *wantindex.Index
+	backlog  *reconcile.Backlog
 	clock    *clocktesting.FakeClock
 	stamps   *clocktesting.FakeClock // of the broker
 	object   *annotated.Object
@@ -106,6 +107,7 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 		Owners:  map[string]annotation.Ownership{},
 	}
 	b.client = pipeline.NewClient(lossy{js, b})
+	b.backlog = reconcile.NewBacklog(b.client)
 	b.events = kube.EventBudget{
 		Budget:     budget.New(budget.Config{Burst: maxEvents, Refill: refill}, b.clock.Now),
 		OverBudget: metrics.EventsOverBudget, Log: zerolog.New(b.log),
@@ -116,8 +118,8 @@ func newBench(t *testing.T, change ...func(*reconcile.Deps)) *bench {
 	b.verifier, err = signature.LoadVerifier(keys)
 	b.Expect(err).NotTo(HaveOccurred())
 	deps := reconcile.Deps{
-		Objects: b, Index: b.index, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log), Metrics: metrics,
-		Object: b.Get, Record: b.Record, Signer: signer, BrokerClock: b.stamps,
+		Objects: b, Index: b.index, Backlog: b.backlog, Client: b.client, Clock: b.clock, Log: zerolog.New(b.log),
+		Metrics: metrics, Object: b.Get, Record: b.Record, Signer: signer, BrokerClock: b.stamps,
 	}
 	for _, c := range change {
 		c(&deps)

@@ -18,8 +18,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
-	"github.com/kv8s/curl-me-that/watcher/internal/audit"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
@@ -48,14 +47,15 @@ type Config struct {
 // Deps are the dependencies of a Runner.
 type Deps struct {
 	// Names returns the names of all annotated ConfigMaps.
-	Names      func() []types.NamespacedName
-	Reconciler *reconcile.Reconciler
-	Auditor    *audit.Auditor
+	Names func() []types.NamespacedName
+	// Reconcile is the method of reconcile.Reconciler, and Audit is audit.Auditor.Run.
+	Reconcile func(context.Context, types.NamespacedName) (again time.Duration, err error)
+	Audit     func(ctx context.Context, enqueue func(types.NamespacedName))
 	// Epoch returns the epoch of the stream of requests, and creates the streams if necessary.
 	Epoch   func(context.Context) (int64, error)
 	Client  *pipeline.Client
 	Index   *wantindex.Index
-	Backlog *wantindex.Backlog
+	Backlog *reconcile.Backlog
 	// Clock is the machine's clock, for all pauses.
 	Clock clock.WithTicker
 	// Health is ready while a session publishes.
@@ -90,7 +90,7 @@ type Runner struct {
 	deps   Deps
 
 	// current is the queue of the running session, if any.
-	current atomic.Pointer[pace.Work]
+	current atomic.Pointer[queue.Queue]
 	// outOfScope is the last logged number of ignored wants.
 	outOfScope int
 }

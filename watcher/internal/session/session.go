@@ -13,7 +13,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/reconcile"
 	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
@@ -27,7 +28,7 @@ type session struct {
 	epoch  int64
 	// first is the stream's first sequence when all wants were last found in it.
 	first uint64
-	queue *pace.Work
+	queue *queue.Queue
 	// failures logs errors of single objects, once a minute, so that an outage does not flood the log.
 	failures rate.Sometimes
 	// wakeUp gets a value when an object is deferred.
@@ -55,7 +56,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 		config:   r.config,
 		deps:     r.deps,
 		epoch:    epoch,
-		queue:    pace.NewWork(queueName, r.deps.Metrics.queue),
+		queue:    queue.New(queueName, r.deps.Metrics.queue),
 		failures: rate.Sometimes{Interval: time.Minute},
 		wakeUp:   make(chan struct{}, 1),
 	}, nil
@@ -122,7 +123,7 @@ func (s *session) run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error {
-		s.deps.Auditor.Run(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
+		s.deps.Audit(groupCtx, func(name types.NamespacedName) { s.queue.Add(name) })
 		return nil
 	})
 	return group.Wait()
@@ -144,7 +145,7 @@ func (s *session) enqueueAll() {
 func (s *session) handle(ctx context.Context, name types.NamespacedName) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	again, err := s.deps.Reconciler.Reconcile(ctx, name)
+	again, err := s.deps.Reconcile(ctx, name)
 	if again > 0 {
 		s.queue.Urgent(name)
 		s.queue.AddAfter(name, again)
@@ -155,7 +156,7 @@ func (s *session) handle(ctx context.Context, name types.NamespacedName) {
 		return
 	case ctx.Err() != nil && s.queue.ShuttingDown():
 		return
-	case errors.Is(err, wantindex.ErrBacklogFull):
+	case errors.Is(err, reconcile.ErrBacklogFull):
 		s.queue.Defer(name)
 		s.wake()
 		return

@@ -1,4 +1,4 @@
-// Package wantindex caches the wants in the stream of requests, and counts the undelivered ones.
+// Package wantindex caches the wants in the stream of requests.
 package wantindex
 
 import (

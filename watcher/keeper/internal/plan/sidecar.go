@@ -14,7 +14,7 @@ import (
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 )
 
 const (
@@ -208,7 +208,7 @@ func CountPods(p *Plan, pods []*Pod, now time.Time) Count {
 				if seen.State == Failing {
 					seen.Reason = c.Reason
 				}
-				count.Again = pace.Soonest(count.Again, max(0, c.Steady.Sub(now)))
+				count.Again = queue.Soonest(count.Again, max(0, c.Steady.Sub(now)))
 			}
 			count.add(pod.NamespacedName, seen, p.Generation)
 		}

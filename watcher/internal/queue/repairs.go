@@ -1,11 +1,6 @@
-package pace
+package queue
 
-import (
-	"context"
-	"time"
-
-	"k8s.io/utils/clock"
-)
+import "time"
 
 const (
 	// freeRepairs is the number of consecutive repairs without a pause.
@@ -48,26 +43,4 @@ func (r *Repairs) Wait(now time.Time) time.Duration {
 		return 0
 	}
 	return max(0, min(firstPause<<min(r.number-freeRepairs, 10), maxPause)-now.Sub(r.last))
-}
-
-// Soonest returns the shorter of two waits (0: none).
-func Soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// Every calls do after each interval until ctx is done.
-func Every(ctx context.Context, c clock.WithTicker, interval time.Duration, do func()) {
-	ticker := c.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-			do()
-		}
-	}
 }

@@ -1,16 +1,15 @@
-package pace_test
+package queue_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/kv8s/curl-me-that/watcher/internal/pace"
+	"github.com/kv8s/curl-me-that/watcher/internal/queue"
 )
 
 func name(text string) types.NamespacedName {
@@ -34,22 +33,22 @@ func TestOrder(t *testing.T) {
 		"promoted, and back again":      {"a/a a/b !a/b ?a/b - a/b", "a/a a/b"},
 		"marked before it waits":        {"!b/b a/a b/b", "b/b a/a"},
 	} {
-		q := pace.NewQueue()
+		o := queue.NewOrder()
 		for step := range strings.FieldsSeq(c.steps) {
 			switch rest := step[1:]; step[0] {
 			case '!':
-				q.Urgent(name(rest))
+				o.Urgent(name(rest))
 			case '?':
-				q.Touch(name(rest))
+				o.Touch(name(rest))
 			case '-':
-				q.Pop()
+				o.Pop()
 			default:
-				q.Push(name(step))
+				o.Push(name(step))
 			}
 		}
 		var got []string
-		for q.Len() > 0 {
-			got = append(got, q.Pop().String())
+		for o.Len() > 0 {
+			got = append(got, o.Pop().String())
 		}
 		NewWithT(t).Expect(got).To(Equal(strings.Fields(c.want)), title)
 	}
@@ -57,21 +56,21 @@ func TestOrder(t *testing.T) {
 
 func TestEditsDoNotStarveTheBacklog(t *testing.T) {
 	t.Parallel()
-	q, edited := pace.NewQueue(), name("a/edited")
+	o, edited := queue.NewOrder(), name("a/edited")
 	for n := range 10 {
-		q.Push(name(fmt.Sprint("b/", n)))
+		o.Push(name(fmt.Sprint("b/", n)))
 	}
 	for range 100 {
-		q.Urgent(edited)
-		q.Push(edited)
-		q.Pop()
+		o.Urgent(edited)
+		o.Push(edited)
+		o.Pop()
 	}
-	NewWithT(t).Expect(q.Len()).To(BeNumerically("<=", 1), "only the last edit")
+	NewWithT(t).Expect(o.Len()).To(BeNumerically("<=", 1), "only the last edit")
 }
 
 func TestUnderAWorkqueue(t *testing.T) {
 	t.Parallel()
-	g, order := NewWithT(t), pace.NewQueue()
+	g, order := NewWithT(t), queue.NewOrder()
 	work := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Queue: order})
 	t.Cleanup(work.ShutDown)
 	next := func(want string) {
@@ -96,11 +95,4 @@ func TestUnderAWorkqueue(t *testing.T) {
 	work.Done(name("a/a"))
 	next("a/b")
 	g.Expect(work.Len()).To(BeZero())
-}
-
-func TestTheShorterWaitIsTheSoonest(t *testing.T) {
-	t.Parallel()
-	for _, c := range [][3]time.Duration{{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 2, 1}, {2, 1, 1}} {
-		NewWithT(t).Expect(pace.Soonest(c[0], c[1])).To(Equal(c[2]), "of %v", c[:2])
-	}
 }

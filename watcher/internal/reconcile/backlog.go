@@ -1,4 +1,4 @@
-package wantindex
+package reconcile
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 var ErrBacklogFull = errors.New("namespace has its share of the backlog")
 
 // Backlog limits the undelivered messages of a namespace. The stream of requests is first in, first out, so other
-// namespaces would wait behind them. It is safe for concurrent use. Nil has no limit.
+// namespaces would wait behind them. It is safe for concurrent use.
 type Backlog struct {
 	client *pipeline.Client
 
@@ -39,9 +39,6 @@ func NewBacklog(client *pipeline.Client) *Backlog {
 
 // Add counts a published message.
 func (b *Backlog) Add(namespace string, sequence uint64) {
-	if b == nil {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sequences[namespace] = append(b.sequences[namespace], sequence)
@@ -49,9 +46,6 @@ func (b *Backlog) Add(namespace string, sequence uint64) {
 
 // Check returns ErrBacklogFull if a namespace has used its share. Messages count until the next Refresh.
 func (b *Backlog) Check(namespace string) error {
-	if b == nil {
-		return nil
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.sequences[namespace]) >= max(minShare, maxBacklog/max(1, len(b.sequences))) {
