@@ -100,6 +100,7 @@ var _ = Describe("Values of the chart", func() {
 		Entry("an unknown key", `fetcher.replica=3`, `/fetcher.*'replica' not allowed`),
 		Entry("an even number of NATS servers", `nats.bundled.replicas=2`, `/nats/bundled/replicas.*must be one of 1, 3`),
 		Entry("a concurrency of zero", `fetcher.concurrency=0`, `/fetcher/concurrency.*minimum: got 0, want 1`),
+		Entry("a registry that ends with a slash", `image.registry="example.com/"`, `/image/registry.*does not match pattern`),
 		Entry("an invalid address range", `fetcher.egress.allowCIDRs=["10.0.0.0"]`,
 			`/fetcher/egress/allowCIDRs/0.*does not match pattern`),
 		Entry("credentials of an unknown kind", `nats.credentials.kind="password"`,
