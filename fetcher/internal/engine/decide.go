@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,67 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
-// attemptEnd is the end of an attempt, see the functions below: a response, a failure or a parking, or the outcome if
-// nothing was attempted. Only the outcome malformed has a failure, too.
-type attemptEnd struct {
-	// response is good. Its body has passed the rules.
-	response *get.Response
-	// failure of the attempt, or the reason for the outcome malformed.
-	failure *fetchFailure
-	// parking means that no attempt is possible now.
-	parking *parking
-
-	outcome outcome
-	// wait is the delay of the outcome postponed (0: as soon as another fetcher takes the message).
-	wait time.Duration
-}
-
-func responded(r get.Response) attemptEnd { return attemptEnd{response: &r} }
-
-func failed(f *fetchFailure) attemptEnd { return attemptEnd{failure: f} }
-
-// parkedFor is the end of an attempt that has to wait for the end of an obstacle.
-func parkedFor(o throttle.Obstacle) attemptEnd { return attemptEnd{parking: &parking{Obstacle: o}} }
-
-// queuedFor is the end of an attempt that has to wait in the queue, without an obstacle for its turn only.
-func queuedFor(o throttle.Obstacle) attemptEnd {
-	return attemptEnd{parking: &parking{Obstacle: o, queued: true}}
-}
-
-// sharing is the end of an attempt that has to wait for the GET of another one.
-func sharing(r get.Request) attemptEnd {
-	end := queuedFor(throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET})
-	end.parking.shared = r
-	return end
-}
-
-// without is the end without an attempt.
-func without(o outcome) attemptEnd { return attemptEnd{outcome: o} }
-
-// parking describes how a key waits without an attempt. A parked key has a timer with v1.Cause_CAUSE_PARKED. A queued
-// key is parked and also waits in memory, for a slot or for the end of the GET of shared. Its timer is a lease, after
-// which the broker delivers it again, perhaps to another fetcher.
-type parking struct {
-	// WaitsFor is unspecified if the key only waits for its turn in the queue.
-	throttle.Obstacle
-
-	queued bool
-	shared get.Request
-}
-
-// fetchFailure is the failure of a key.
-type fetchFailure struct {
-	get.Error
-	// text is a sentence for the log.
-	text string
-	// rule is the number of the rule that the body does not meet, from 1.
-	rule uint32
-	// cause is the reason why the message cannot be handled, if there is one.
-	cause error
-}
-
-// reaction is the reaction to the end of an attempt. Engine.carryOut does it.
-type reaction struct {
+// decision is what to do at the end of an attempt. Engine.carryOut does it.
+type decision struct {
 	outcome outcome
 	// failure is nil without one.
 	failure *fetchFailure
@@ -98,27 +38,27 @@ type reaction struct {
 }
 
 // disposition acknowledges a handled message, because a timer or a dead letter keeps the remaining work.
-func (r reaction) disposition() pipeline.Disposition {
+func (d decision) disposition() pipeline.Disposition {
 	switch {
-	case r.outcome == malformed:
-		return pipeline.DeadLetter(&pipeline.ClassError{Class: r.failure.Class, Err: r.failure.cause})
-	case r.outcome == postponed && r.wait == 0:
+	case d.outcome == outcomeMalformed:
+		return pipeline.DeadLetter(&pipeline.ClassError{Class: d.failure.Class, Err: d.failure.cause})
+	case d.outcome == outcomePostponed && d.wait == 0:
 		return pipeline.GiveBack()
-	case r.outcome == postponed:
-		return pipeline.Retry(r.wait)
+	case d.outcome == outcomePostponed:
+		return pipeline.Retry(d.wait)
 	}
 	return pipeline.Ack()
 }
 
-// decide returns the reaction to the end of an attempt. It is a pure function. random is in [0, 1).
-func (s *Schedule) decide(t *trigger, end attemptEnd, now time.Time, random float64) reaction {
+// decide returns the decision on the end of an attempt. It is a pure function. random is in [0, 1).
+func (s *Schedule) decide(t *trigger, end attemptEnd, now time.Time, random float64) decision {
 	switch {
-	case end.outcome == inSync && t.interval() > 0:
-		r := s.refresh(t, t.want.GetCached(), s.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
-		r.outcome, r.timer.Cached = inSync, t.want.GetCached()
-		return r
+	case end.outcome == outcomeInSync && t.interval() > 0:
+		d := s.refresh(t, t.want.GetCached(), s.Refresh.Next(now, t.want.GetUrl(), t.interval()), now)
+		d.outcome, d.timer.Cached = outcomeInSync, t.want.GetCached()
+		return d
 	case end.outcome != "":
-		return reaction{outcome: end.outcome, failure: end.failure, wait: end.wait}
+		return decision{outcome: end.outcome, failure: end.failure, wait: end.wait}
 	case end.failure != nil:
 		return s.afterFailure(t, *end.failure, now, random)
 	case end.parking != nil:
@@ -128,36 +68,36 @@ func (s *Schedule) decide(t *trigger, end attemptEnd, now time.Time, random floa
 }
 
 // afterResponse publishes a body that the key does not have, or its recovery.
-func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, random float64) reaction {
+func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, random float64) decision {
 	body := bodyAfter(t, got, now, random)
 	// With an interval, other content than the pinned one is offered to the owner of the key.
 	if sum := t.want.GetSha256(); sum != "" && sum != body.GetSha256() && t.interval() <= 0 {
 		return s.afterFailure(t, *mismatched(body.GetSha256()), now, random)
 	}
-	r := reaction{done: true}
+	d := decision{done: true}
 	if t.interval() > 0 {
 		at := s.Refresh.After(now, t.want.GetUrl(), t.interval())
-		r = s.refresh(t, body, at, now)
-		r.timer.FreshUntil = timestamppb.New(at)
+		d = s.refresh(t, body, at, now)
+		d.timer.FreshUntil = timestamppb.New(at)
 	}
 	switch {
 	case body.GetSha256() != t.due.GetCached().GetSha256():
-		r.outcome = content
-		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
+		d.outcome = outcomeContent
+		d.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
 			Body: got.Body, Sha256: got.SHA256, Rules: rule.SetOf(t.want).Digest(), Credential: got.Credential,
 		}}})
 	case t.reported() != failure.Unspecified:
-		r.outcome = recovered
-		r.result = t.result(now,
+		d.outcome = outcomeRecovered
+		d.result = t.result(now,
 			&v1.Result{Outcome: &v1.Result_Unmodified{Unmodified: &v1.Unmodified{Sha256: body.GetSha256()}}})
 	default:
-		r.outcome = unmodified
+		d.outcome = outcomeUnmodified
 	}
-	return r
+	return d
 }
 
 // refresh sets the timer of a refresh of a key that has a body.
-func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) reaction {
+func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) decision {
 	due := t.nextDue(v1.Cause_CAUSE_REFRESH)
 	due.Attempts, due.FirstFailedAt, due.ReportedAt, due.ReplayOf, due.GaveUp = 0, nil, nil, 0, false
 	// If another fetcher may have worked on the key meanwhile, the writer may drop the result. So the
@@ -166,18 +106,18 @@ func (s *Schedule) refresh(t *trigger, body *v1.Cached, at, now time.Time) react
 		due.Cached, due.Reported, due.Withheld, due.StatusCode = body, failure.Unspecified, false, 0
 		due.Detail = failure.NoDetail
 	}
-	return reaction{timer: due, at: at}
+	return decision{timer: due, at: at}
 }
 
 // park sets a timer without an attempt.
-func park(t *trigger, p parking, now time.Time, random float64) reaction {
+func park(t *trigger, p parking, now time.Time, random float64) decision {
 	due := t.nextDue(v1.Cause_CAUSE_PARKED)
-	r := reaction{outcome: parked, parking: p, timer: due, wait: p.Pause}
+	d := decision{outcome: outcomeParked, parking: p, timer: due, wait: p.Pause}
 	if p.queued {
 		since := t.due.GetWaitingSince()
-		r.wait = throttle.Lease(since == nil, random)
-		if p.Pause > r.wait { // too long for a lease
-			r.parking.queued, r.wait = false, p.Pause+r.wait/10
+		d.wait = throttle.Lease(since == nil, random)
+		if p.Pause > d.wait { // too long for a lease
+			d.parking.queued, d.wait = false, p.Pause+d.wait/10
 		}
 		if since == nil {
 			since = timestamppb.New(now)
@@ -185,12 +125,12 @@ func park(t *trigger, p parking, now time.Time, random float64) reaction {
 		due.WaitingSince, due.Unended, due.WaitsFor = since, t.due.GetUnended(), t.due.GetWaitsFor()
 	}
 	if p.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
-		r.outcome = queued
+		d.outcome = outcomeQueued
 	} else {
 		due.WaitsFor = p.WaitsFor
 	}
-	r.at = now.Add(r.wait)
-	return r
+	d.at = now.Add(d.wait)
+	return d
 }
 
 const (
@@ -205,50 +145,50 @@ const (
 )
 
 // afterFailure schedules a retry, or gives up until the next refresh or recheck and leaves a dead letter.
-func (s *Schedule) afterFailure(t *trigger, f fetchFailure, now time.Time, random float64) reaction {
+func (s *Schedule) afterFailure(t *trigger, f fetchFailure, now time.Time, random float64) decision {
 	f.RetryAfter = min(f.RetryAfter, s.MaxRetryAfter)
 	attempts, interval, cause := t.due.GetAttempts()+1, time.Duration(0), v1.Cause_CAUSE_RETRY
 	givesUp := !failure.Retries(f.Failure(), attempts, s.MaxAttempts)
-	r := reaction{outcome: retry, failure: &f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
+	d := decision{outcome: outcomeRetry, failure: &f, at: now.Add(s.Retry.Delay(attempts, f.RetryAfter, random))}
 	asked := now.Add(f.RetryAfter)
 	paused := f.RetryAfter > 0
 	if givesUp {
-		r.outcome, cause, interval = gaveUp, v1.Cause_CAUSE_RECHECK, s.Recheck
-		r.at = now.Add(jittered(s.Recheck, random))
+		d.outcome, cause, interval = outcomeGaveUp, v1.Cause_CAUSE_RECHECK, s.Recheck
+		d.at = now.Add(jittered(s.Recheck, random))
 		if t.interval() > 0 {
-			cause, interval, r.at = v1.Cause_CAUSE_REFRESH, t.interval(), s.Refresh.After(now, t.want.GetUrl(), t.interval())
+			cause, interval, d.at = v1.Cause_CAUSE_REFRESH, t.interval(), s.Refresh.After(now, t.want.GetUrl(), t.interval())
 		}
-		paused = asked.After(r.at)
+		paused = asked.After(d.at)
 		if paused {
-			r.at = asked
+			d.at = asked
 		}
 	}
-	r.wait = r.at.Sub(now)
+	d.wait = d.at.Sub(now)
 	known, again := f.Class == t.reported(), t.isRepeated(f, now)
 	// A round that starts with its final class follows one that was given up for the same reason, so
 	// nothing has changed.
 	publish := givesUp && (!known || attempts > 1 || again) ||
-		!givesUp && !known && (attempts == reportAfter || r.wait > withholdFor)
+		!givesUp && !known && (attempts == reportAfter || d.wait > withholdFor)
 
-	r.timer = t.dueAfterFailure(f, publish, cause, now)
-	r.timer.Attempts = attempts
-	report := t.failureReport(f, r.at, now)
+	d.timer = t.dueAfterFailure(f, publish, cause, now)
+	d.timer.Attempts = attempts
+	report := t.failureReport(f, d.at, now)
 	report.GaveUp, report.Again = givesUp, again
 	if paused {
-		r.timer.WaitsFor, report.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
+		d.timer.WaitsFor, report.WaitsFor = v1.WaitsFor_WAITS_FOR_PAUSE, v1.WaitsFor_WAITS_FOR_PAUSE
 	}
 	if givesUp {
-		r.timer.Attempts, r.timer.ReplayOf, r.timer.GaveUp = 0, 0, true
+		d.timer.Attempts, d.timer.ReplayOf, d.timer.GaveUp = 0, 0, true
 		report.Interval = durationpb.New(interval)
-		r.deadLetter = &v1.DeadLetter{
+		d.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: report, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
 			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.due.GetReplayOf(),
 		}
 	}
 	if publish {
-		r.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: report}})
+		d.result = t.result(now, &v1.Result{Outcome: &v1.Result_Failure{Failure: report}})
 	}
-	return r
+	return d
 }
 
 // isRepeated reports whether to publish a known failure again: a person requested the fetch, other
@@ -360,34 +300,4 @@ func forgetValidators(body *v1.Cached) {
 	if body.GetEtag() != "" || body.GetLastModified() != "" {
 		body.Etag, body.LastModified, body.ValidatedBy, body.ConditionalUntil = "", "", "", nil
 	}
-}
-
-// failureOf returns the failure of a GET.
-func failureOf(err error) *fetchFailure {
-	if err, ok := errors.AsType[*get.Error](err); ok {
-		return &fetchFailure{Error: *err, text: err.Error()}
-	}
-	// Only its own deadline ends the context of a GET.
-	return &fetchFailure{Error: get.Error{Class: failure.Timeout}, text: "GET was stopped before it was done"}
-}
-
-func tooLarge() *fetchFailure {
-	return failureOf(&get.Error{Class: failure.BodyTooLarge, Detail: failure.MessageLimit})
-}
-
-func mismatched(sha256 string) *fetchFailure {
-	return failureOf(&get.Error{Class: failure.DigestMismatch, SHA256: sha256})
-}
-
-// poisoned is the failure of a key whose messages were started too often but never finished.
-func poisoned() *fetchFailure {
-	return &fetchFailure{
-		Error: get.Error{Class: failure.Poison},
-		text:  "message was delivered again and again without being finished",
-	}
-}
-
-// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker rejects.
-func unhandled(text string, why error) *fetchFailure {
-	return &fetchFailure{Error: get.Error{Class: failure.Malformed}, text: text, cause: why}
 }

@@ -21,8 +21,8 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(noon.Add(-d)) }
 
-// summary describes a reaction in one line. The time of a refresh depends on its slot, so it is only bounded.
-func summary(t *testing.T, s reaction, interval time.Duration) string {
+// summary describes a decision in one line. The time of a refresh depends on its slot, so it is only bounded.
+func summary(t *testing.T, s decision, interval time.Duration) string {
 	t.Helper()
 	text := []string{string(s.outcome) + ", " + s.disposition().String()}
 	add := func(yes bool, format string, args ...any) {
@@ -83,15 +83,15 @@ func TestDecide(t *testing.T) {
 		if after > 0 {
 			e.Detail = v1.FailureDetail_FAILURE_DETAIL_RETRY_AFTER
 		}
-		return attemptEnd{failure: &fetchFailure{Error: e}}
+		return failed(&fetchFailure{Error: e})
 	}
 	says := func(body string) attemptEnd {
 		v := get.Validators{ETag: `"` + body + `"`}
-		return attemptEnd{response: &get.Response{Body: []byte(body), SHA256: body, Validators: v}}
+		return responded(get.Response{Body: []byte(body), SHA256: body, Validators: v})
 	}
-	notModified := attemptEnd{response: &get.Response{NotModified: true}}
+	notModified := responded(get.Response{NotModified: true})
 	queue := func(waitsFor v1.WaitsFor, pause time.Duration) attemptEnd {
-		return attemptEnd{parking: &parking{Obstacle: throttle.Obstacle{WaitsFor: waitsFor, Pause: pause}, queued: true}}
+		return queuedFor(throttle.Obstacle{WaitsFor: waitsFor, Pause: pause})
 	}
 	has := func(body string) *v1.Due {
 		cached := &v1.Cached{Sha256: body, Etag: `"` + body + `"`, Size: int64(len(body))}
@@ -149,11 +149,11 @@ func TestDecide(t *testing.T) {
 			want: `content, ack | refresh has evil"evil" | evil, read first`,
 		},
 		"in sync": {
-			interval: minutes, change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: attemptEnd{outcome: inSync},
+			interval: minutes, change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: skipped(outcomeInSync),
 			want: `in_sync, ack | refresh has a"a"`,
 		},
 		"in sync without refresh": {
-			change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: attemptEnd{outcome: inSync},
+			change: func(w *v1.Want) { w.Cached = has("a").GetCached() }, end: skipped(outcomeInSync),
 			want: "in_sync, ack",
 		},
 
@@ -181,7 +181,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a withheld failure after a reported one": {
 			interval: minutes, past: failing(0, reported(time.Minute)),
-			end:  attemptEnd{failure: &fetchFailure{Error: get.Error{Class: timeout}}},
+			end:  failed(&fetchFailure{Error: get.Error{Class: timeout}}),
 			want: "retry, ack | retry in 2s after 1 BadStatus 500 reported 1m0s ago failing for 1m0s gave up",
 		},
 		"a useless retry": {
@@ -253,21 +253,21 @@ func TestDecide(t *testing.T) {
 			want: "parked, ack | parked in 2m4s waits for PAUSE for 0s",
 		},
 		"no budget": {
-			past: failing(2, withheld), end: attemptEnd{parking: &parking{
-				Obstacle: throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute},
-			}},
+			past: failing(2, withheld), end: parkedFor(throttle.Obstacle{
+				WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute,
+			}),
 			want: "parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},
 		"poison": {
-			end: attemptEnd{failure: poisoned()}, want: "gave_up, ack" +
+			end: failed(poisoned()), want: "gave_up, ack" +
 				" | recheck in 1h0m0s Poison 0 reported 0s ago failing for 0s gave up" +
 				" | Poison in attempt 1, next in 1h0m0s, gave up | dead letter",
 		},
-		"a replaced want":   {end: attemptEnd{outcome: superseded}, want: "superseded, ack"},
-		"a lagging replica": {end: attemptEnd{outcome: postponed, wait: 1}, want: "postponed, retry"},
-		"a drain":           {end: attemptEnd{outcome: postponed}, want: "postponed, give_back"},
+		"a replaced want":   {end: skipped(outcomeSuperseded), want: "superseded, ack"},
+		"a lagging replica": {end: postponedFor(1), want: "postponed, retry"},
+		"a drain":           {end: postponedFor(0), want: "postponed, give_back"},
 		"garbage": {
-			end: attemptEnd{outcome: malformed, failure: unhandled("", nil)}, want: "malformed, dead_letter",
+			end: undecodable(nil), want: "malformed, dead_letter",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

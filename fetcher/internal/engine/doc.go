@@ -1,9 +1,9 @@
 // Package engine handles messages: it decides whether to fetch, fetches, and publishes the outcome.
 //
 // A message is decoded into a trigger. Engine.try makes the attempt: the GET (fetch), then the rules (applyRules).
-// Schedule.decide, a pure function, turns the end of the attempt into a reaction: a timer, a dead letter, a result.
-// Engine.carryOut publishes these, and Engine.run reports the outcome. A key without a slot is queued, and
-// Engine.start takes it from there.
+// Schedule.decide, a pure function, turns the end of the attempt into a decision: a timer, a dead letter, a result.
+// Engine.carryOut publishes these, and Engine.report logs and counts the outcome. A key without a slot is queued with a
+// lease, and claimed when the throttle starts it, see claim.go.
 //
 // A handled message is acknowledged, because the work is done, or a timer or a dead letter has the
 // rest. Any other message is delivered again, because the process drains or a replica lags.

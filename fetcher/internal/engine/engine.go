@@ -108,30 +108,35 @@ func (e *Engine) Observe(_ *pipeline.Delivery, kept pipeline.Disposition) {
 	}
 }
 
-// run makes the attempt of a delivered or claimed message, reacts to its end, and reports the outcome.
-func (e *Engine) run(ctx context.Context, a *attempt) reaction {
+// run makes the attempt of a delivered or claimed message, carries out the decision, and reports the outcome.
+func (e *Engine) run(ctx context.Context, a *attempt) decision {
 	e.deps.Metrics.inFlight.Inc()
 	defer e.deps.Metrics.inFlight.Dec()
 	defer func() { a.ticket.End() }()
-	r := e.tryAndReact(ctx, a)
-	if a.claim != nil && r.outcome == postponed {
-		e.giveBack(ctx, *a.claim, r.wait)
+	d := e.tryAndConclude(ctx, a)
+	if a.claim != nil && d.outcome == outcomePostponed {
+		e.giveBack(ctx, *a.claim, d.wait)
 	}
-	e.report(a, r)
-	a.setSpanOutcome(r)
-	return r
+	e.report(a, d)
+	a.setSpanOutcome(d)
+	return d
 }
 
-// tryAndReact gives up on a claimed key that panics. pipeline.Consume recovers the panics of delivered messages.
-func (e *Engine) tryAndReact(ctx context.Context, a *attempt) (r reaction) {
+// tryAndConclude gives up on a claimed key that panics. pipeline.Consume recovers the panics of delivered messages.
+func (e *Engine) tryAndConclude(ctx context.Context, a *attempt) (d decision) {
 	if a.claim != nil {
 		defer func() {
 			if value := recover(); value != nil {
 				e.deps.Log.Error().Str("panic", fmt.Sprint(value)).Bytes("stack", debug.Stack()).
 					Msg("handling of a queued key panicked")
-				r = e.react(ctx, a, failed(poisoned()))
+				d = e.conclude(ctx, a, failed(poisoned()))
 			}
 		}()
 	}
-	return e.react(ctx, a, e.try(ctx, a))
+	return e.conclude(ctx, a, e.try(ctx, a))
+}
+
+// conclude decides on the end of an attempt, and carries the decision out.
+func (e *Engine) conclude(ctx context.Context, a *attempt, end attemptEnd) decision {
+	return e.carryOut(ctx, a, e.cfg.decide(&a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
 }

@@ -26,18 +26,18 @@ import (
 type outcome string
 
 const (
-	content    outcome = "content"    // a new body was published
-	recovered  outcome = "recovered"  // the key was failing and recovered with its old body
-	unmodified outcome = "unmodified" // the key already has this body
-	inSync     outcome = "in_sync"    // nothing to fetch before the next refresh
-	retry      outcome = "retry"      // the attempt failed, and a retry is scheduled
-	gaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
-	parked     outcome = "parked"     // an obstacle prevents an attempt
-	queued     outcome = "queued"     // the key is parked only until its turn in the queue
-	superseded outcome = "superseded" // the want was replaced or removed
-	tombstone  outcome = "tombstone"  // the message is a tombstone
-	malformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
-	postponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
+	outcomeContent    outcome = "content"    // a new body was published
+	outcomeRecovered  outcome = "recovered"  // the key was failing and recovered with its old body
+	outcomeUnmodified outcome = "unmodified" // the key already has this body
+	outcomeInSync     outcome = "in_sync"    // nothing to fetch before the next refresh
+	outcomeRetry      outcome = "retry"      // the attempt failed, and a retry is scheduled
+	outcomeGaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
+	outcomeParked     outcome = "parked"     // an obstacle prevents an attempt
+	outcomeQueued     outcome = "queued"     // the key is parked only until its turn in the queue
+	outcomeSuperseded outcome = "superseded" // the want was replaced or removed
+	outcomeTombstone  outcome = "tombstone"  // the message is a tombstone
+	outcomeMalformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
+	outcomePostponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
 )
 
 // logLines has the level and the message of the log line about each outcome, see logLine.
@@ -45,50 +45,50 @@ var logLines = map[outcome]struct {
 	level zerolog.Level
 	text  string
 }{
-	content:    {zerolog.InfoLevel, "fetched"},
-	recovered:  {zerolog.InfoLevel, "recovered"},
-	unmodified: {zerolog.DebugLevel, "unmodified"},
-	inSync:     {zerolog.DebugLevel, "in sync"},
-	retry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
-	gaveUp:     {zerolog.WarnLevel, "gave up"},
-	parked:     {zerolog.DebugLevel, "parked"},
-	queued:     {zerolog.DebugLevel, "waiting for a slot"},
-	superseded: {zerolog.DebugLevel, "no longer wanted"},
-	tombstone:  {zerolog.DebugLevel, "no longer wanted"},
-	malformed:  {zerolog.WarnLevel, "message cannot be handled"},
-	postponed:  {zerolog.DebugLevel, "outcome not accepted by NATS, retrying"},
+	outcomeContent:    {zerolog.InfoLevel, "fetched"},
+	outcomeRecovered:  {zerolog.InfoLevel, "recovered"},
+	outcomeUnmodified: {zerolog.DebugLevel, "unmodified"},
+	outcomeInSync:     {zerolog.DebugLevel, "in sync"},
+	outcomeRetry:      {zerolog.DebugLevel, "fetch failed, retrying in "},
+	outcomeGaveUp:     {zerolog.WarnLevel, "gave up"},
+	outcomeParked:     {zerolog.DebugLevel, "parked"},
+	outcomeQueued:     {zerolog.DebugLevel, "waiting for a slot"},
+	outcomeSuperseded: {zerolog.DebugLevel, "no longer wanted"},
+	outcomeTombstone:  {zerolog.DebugLevel, "no longer wanted"},
+	outcomeMalformed:  {zerolog.WarnLevel, "message cannot be handled"},
+	outcomePostponed:  {zerolog.DebugLevel, "outcome not accepted by NATS, retrying"},
 }
 
 // report counts and logs an outcome, without the URL, which may contain secrets, and without text of
 // the server. If there are too many lines of one outcome, they are only counted.
-func (e *Engine) report(a *attempt, r reaction) {
+func (e *Engine) report(a *attempt, d decision) {
 	t := &a.trigger
-	e.deps.Metrics.messages.WithLabelValues(string(r.outcome)).Inc()
-	switch r.outcome {
-	case retry:
+	e.deps.Metrics.messages.WithLabelValues(string(d.outcome)).Inc()
+	switch d.outcome {
+	case outcomeRetry:
 		e.deps.Metrics.retries.Inc()
-	case parked:
-		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(r.parking.WaitsFor)).Inc()
+	case outcomeParked:
+		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(d.parking.WaitsFor)).Inc()
 	default:
 	}
-	level, text := logLine(t, r)
-	line := e.lines.Line(level, string(r.outcome))
+	level, text := logLine(t, d)
+	line := e.lines.Line(level, string(d.outcome))
 	if line == nil {
 		return
 	}
 	line = process.LogKey(tracing.Stamp(line, a.span.SpanContext()), t.key)
 	line = line.Str("host", weburl.HostOf(t.want.GetUrl())).Uint32("attempt", t.due.GetAttempts()+1)
-	line = process.LogCause(line, t.cause).Str("outcome", string(r.outcome))
-	if r.wait > 0 {
-		line = process.LogDuration(line, "next", r.wait)
+	line = process.LogCause(line, t.cause).Str("outcome", string(d.outcome))
+	if d.wait > 0 {
+		line = process.LogDuration(line, "next", d.wait)
 	}
-	if f := r.failure; f != nil {
+	if f := d.failure; f != nil {
 		line = line.Str("reason", failure.Reason(f.Class)).Str("error", f.text)
 		if f.StatusCode != 0 {
 			line = line.Int("status", f.StatusCode)
 		}
 	}
-	if r.dropped {
+	if d.dropped {
 		line = line.Bool("dead_letter_dropped", true)
 	}
 	line.Msg(text)
@@ -96,15 +96,15 @@ func (e *Engine) report(a *attempt, r reaction) {
 
 // logLine returns the level and the message of the line about an outcome. The level depends on
 // whether the state of the key changes.
-func logLine(t *trigger, r reaction) (zerolog.Level, string) {
-	line := logLines[r.outcome]
+func logLine(t *trigger, d decision) (zerolog.Level, string) {
+	line := logLines[d.outcome]
 	switch {
-	case r.outcome == retry:
-		line.text += duration.Format(max(r.wait.Round(time.Second), time.Second))
+	case d.outcome == outcomeRetry:
+		line.text += duration.Format(max(d.wait.Round(time.Second), time.Second))
 		if !t.failing() {
 			line.level = zerolog.InfoLevel
 		}
-	case r.outcome == gaveUp && t.due.GetGaveUp() && t.reported() == r.failure.Class:
+	case d.outcome == outcomeGaveUp && t.due.GetGaveUp() && t.reported() == d.failure.Class:
 		line.level = zerolog.DebugLevel
 	}
 	return line.level, line.text
@@ -126,30 +126,30 @@ func (e *Engine) logShortage(t *trigger, short *budget.Shortage, kind, text stri
 const maxPath = 256
 
 // setSpanOutcome completes the span of an attempt, with host and path of the URL.
-func (a *attempt) setSpanOutcome(r reaction) {
+func (a *attempt) setSpanOutcome(d decision) {
 	if !a.span.IsRecording() {
 		return
 	}
 	a.span.SetAttributes(
 		tracing.Cause.String(pipeline.CauseName(a.cause)),
 		tracing.Attempt.Int64(int64(a.due.GetAttempts())+1),
-		tracing.Outcome.String(string(r.outcome)),
+		tracing.Outcome.String(string(d.outcome)),
 	)
-	a.span.SetAttributes(target(a.want.GetUrl())...)
-	if r.failure != nil && r.failure.StatusCode != 0 {
-		a.span.SetAttributes(semconv.HTTPResponseStatusCode(r.failure.StatusCode))
+	a.span.SetAttributes(urlAttributes(a.want.GetUrl())...)
+	if d.failure != nil && d.failure.StatusCode != 0 {
+		a.span.SetAttributes(semconv.HTTPResponseStatusCode(d.failure.StatusCode))
 	}
 	switch {
-	case r.failure != nil:
-		tracing.Fail(a.span, failure.Reason(r.failure.Class))
-	case r.outcome == postponed:
-		tracing.Fail(a.span, string(postponed))
+	case d.failure != nil:
+		tracing.Fail(a.span, failure.Reason(d.failure.Class))
+	case d.outcome == outcomePostponed:
+		tracing.Fail(a.span, string(outcomePostponed))
 	}
 	a.span.End()
 }
 
-// target returns the span attributes of a URL.
-func target(raw string) []attribute.KeyValue {
+// urlAttributes returns the span attributes of a URL.
+func urlAttributes(raw string) []attribute.KeyValue {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return nil

@@ -11,24 +11,24 @@ import (
 
 func TestOnlyChangesOfStateAreLoggedAboveDebug(t *testing.T) {
 	timeout := failedWith(v1.FailureClass_FAILURE_CLASS_TIMEOUT, 0)
-	retrying := reaction{outcome: retry, failure: timeout, wait: 1900 * time.Millisecond}
-	givingUp := reaction{outcome: gaveUp, failure: timeout}
+	retrying := decision{outcome: outcomeRetry, failure: timeout, wait: 1900 * time.Millisecond}
+	givingUp := decision{outcome: outcomeGaveUp, failure: timeout}
 	failing := &v1.Due{FirstFailedAt: timestamppb.Now()}
 	reported := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class}
-	notFound := reaction{outcome: gaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
+	notFound := decision{outcome: outcomeGaveUp, failure: failedWith(v1.FailureClass_FAILURE_CLASS_BAD_STATUS, 404)}
 	gaveUpBefore := &v1.Due{FirstFailedAt: failing.GetFirstFailedAt(), Reported: timeout.Class, GaveUp: true}
 	for _, tc := range []struct {
 		past *v1.Due
-		s    reaction
+		s    decision
 		want string
 	}{
-		{nil, reaction{outcome: content}, "info fetched"},
-		{nil, reaction{outcome: recovered}, "info recovered"},
-		{nil, reaction{outcome: unmodified}, "debug unmodified"},
+		{nil, decision{outcome: outcomeContent}, "info fetched"},
+		{nil, decision{outcome: outcomeRecovered}, "info recovered"},
+		{nil, decision{outcome: outcomeUnmodified}, "debug unmodified"},
 		{nil, retrying, "info fetch failed, retrying in 2s"},
 		{
 			failing,
-			reaction{outcome: retry, failure: timeout, wait: 70 * time.Second},
+			decision{outcome: outcomeRetry, failure: timeout, wait: 70 * time.Second},
 			"debug fetch failed, retrying in 1m10s",
 		},
 		{reported, givingUp, "warn gave up"},

@@ -12,6 +12,7 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
+	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
 var _ = Describe("A good response", func() {
@@ -151,5 +152,29 @@ var _ = Describe("A body at the limit of the broker", func() {
 		Expect(w.deadLetters()).To(HaveLen(1))
 		Expect(w.timer().GetCached()).To(BeNil())
 		Eventually(w.pending).Should(BeZero())
+	})
+})
+
+var _ = Describe("A want with rules", func() {
+	It("publishes the selected part of a body, and nothing while that stays the same", func() {
+		o, f := serve(says(`{"at":1,"data":{"limits":[1]}}`)), w.fetcher()
+		want := w.want(o.URL, every(10*time.Minute), selects("json.data.limits"))
+		f.fetch(want)
+		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("[1]"))
+		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(pipeline.Digest("[1]")))
+		Expect(w.lastResult().GetContent().GetRules()).To(Equal(rule.SetOf(want).Digest()))
+		results := len(w.results())
+		o.now(says(`{"at":2,"data":{"limits":[1]}}`))
+		f.elapse()
+		Expect(w.results()).To(HaveLen(results))
+	})
+
+	It("requests a body again that may no longer pass", func() {
+		o, f := serve(tagged(`"a"`, "good")), w.fetcher()
+		f.fetch(w.want(o.URL, every(10*time.Minute), expects(`now < timestamp("`+
+			w.clock.Now().Add(time.Minute).UTC().Format(time.RFC3339)+`")`)))
+		Expect(w.lastResult().GetContent()).NotTo(BeNil())
+		f.elapse()
+		Expect(w.lastResult().GetFailure().GetRule()).To(BeEquivalentTo(1))
 	})
 })

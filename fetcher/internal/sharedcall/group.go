@@ -22,8 +22,8 @@ type Config struct {
 	Bytes   int64
 }
 
-// Outcome is the outcome of a call.
-type Outcome[V any] struct {
+// Result is the outcome of a call.
+type Result[V any] struct {
 	Value V
 	// Size is the memory of the value in bytes.
 	Size int64
@@ -64,7 +64,7 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 // Do shares the call for the key that is running or ended within the window, unless it began before
 // notBefore. Otherwise it calls fn, and callers that joined an earlier call still get that one's
 // outcome. The error is ErrSlow.
-func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Outcome[V]) (value V, shared bool, err error) {
+func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Result[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()
 	g.expire(now)
@@ -86,7 +86,7 @@ func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Outcome[V]) (valu
 	c := &call[K, V]{key: key, began: now, done: make(chan struct{})}
 	g.calls[key] = c
 	g.mu.Unlock()
-	var o Outcome[V]
+	var o Result[V]
 	returned := false
 	defer func() {
 		g.end(c, o, returned)
@@ -113,7 +113,7 @@ func (g *Group[K, V]) After(key K, fn func()) {
 }
 
 // end keeps the outcome of a call for the window.
-func (g *Group[K, V]) end(c *call[K, V], o Outcome[V], returned bool) {
+func (g *Group[K, V]) end(c *call[K, V], o Result[V], returned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()

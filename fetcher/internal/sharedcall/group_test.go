@@ -30,20 +30,20 @@ func try(t *testing.T, test func(*trial)) {
 }
 
 // counter returns a function that takes a while and returns how often it was called.
-func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Outcome[int] {
+func counter(takes time.Duration, size int64, keep bool) func() sharedcall.Result[int] {
 	var mu sync.Mutex
 	n := 0
-	return func() sharedcall.Outcome[int] {
+	return func() sharedcall.Result[int] {
 		mu.Lock()
 		n++
 		number := n
 		mu.Unlock()
 		pass(takes)
-		return sharedcall.Outcome[int]{Value: number, Size: size, Reuse: keep}
+		return sharedcall.Result[int]{Value: number, Size: size, Reuse: keep}
 	}
 }
 
-func (t *trial) expect(key string, fn func() sharedcall.Outcome[int], value int, shared bool) {
+func (t *trial) expect(key string, fn func() sharedcall.Result[int], value int, shared bool) {
 	t.Helper()
 	got, wasShared, err := t.Do(key, time.Time{}, fn)
 	if err != nil || got != value || wasShared != shared {
@@ -150,7 +150,7 @@ func TestAPanicLeavesNoCallerWaiting(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			defer func() { _ = recover() }()
-			_, _, _ = t.Do("a", time.Time{}, func() sharedcall.Outcome[int] { pass(joinWithin / 2); panic("no") })
+			_, _, _ = t.Do("a", time.Time{}, func() sharedcall.Result[int] { pass(joinWithin / 2); panic("no") })
 		})
 		synctest.Wait()
 		if _, _, err := t.Do("a", time.Time{}, counter(0, 1, true)); !errors.Is(err, sharedcall.ErrSlow) {

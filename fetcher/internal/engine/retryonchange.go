@@ -7,12 +7,13 @@ import (
 
 	"golang.org/x/time/rate"
 
+	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 const (
-	// retryWithin is the time within which the keys that changed settings may help are tried again, and
-	// retryPause the pause between those of one namespace, unless they are too many for it.
+	// retryWithin is the time within which keys are tried again whose settings have changed, and retryPause the pause
+	// between those of one namespace, unless they are too many for it.
 	retryWithin = 50 * time.Second
 	retryPause  = 40 * time.Millisecond
 	// scanAgain is the pause before the keys are looked at once more, because another fetcher may have
@@ -68,8 +69,8 @@ func (e *Engine) RetryChanged(ctx context.Context) (retried int, err error) {
 		}
 		now := e.deps.Clock.Now()
 		at, err := pipeline.FiresAt(m)
-		if err != nil || at.Before(now.Add(retryWithin)) || due.GetWaitsFor() != 0 { // soon, or it waits for more than time
-			continue
+		if err != nil || at.Before(now.Add(retryWithin)) || due.GetWaitsFor() == v1.WaitsFor_WAITS_FOR_PAUSE {
+			continue // it is tried soon, or not before its server wants
 		}
 		wait := soon[key.Namespace]
 		soon[key.Namespace] += retryPause

@@ -43,9 +43,9 @@ const (
 func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	switch {
 	case a.err != nil:
-		return attemptEnd{outcome: malformed, failure: unhandled("message cannot be decoded", a.err)}
+		return undecodable(a.err)
 	case a.tombstone():
-		return without(tombstone)
+		return skipped(outcomeTombstone)
 	case a.cause == v1.Cause_CAUSE_PARKED && a.claim == nil && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
 		return queuedFor(throttle.Obstacle{})
 	case a.kind == pipeline.KindDue:
@@ -57,7 +57,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	case a.due.GetUnended() >= maxUnended:
 		return failed(poisoned())
 	case a.kind == pipeline.KindWant && a.want.GetCached() != nil:
-		return without(inSync)
+		return skipped(outcomeInSync)
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
 	case a.claim == nil && (a.deliveries > 1 || a.due.GetUnended() > 0):
@@ -81,14 +81,14 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 	want, sequence, err := e.lastWant(ctx, a.key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage) && a.deliveries < maxLookups, err == nil && sequence < a.wantSequence:
-		return attemptEnd{outcome: postponed, wait: replicaLag}, false
+		return postponedFor(replicaLag), false
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
 		// A malformed want has its own dead letter.
-		return without(superseded), false
+		return skipped(outcomeSuperseded), false
 	case err != nil:
-		return without(postponed), false
+		return postponedFor(0), false
 	case sequence > a.wantSequence || want == nil:
-		return without(superseded), false
+		return skipped(outcomeSuperseded), false
 	}
 	a.replaceWant(want)
 	return attemptEnd{}, true
@@ -126,7 +126,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
 	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
-	call := func() sharedcall.Outcome[attemptEnd] { return e.get(ctx, a, r) }
+	call := func() sharedcall.Result[attemptEnd] { return e.get(ctx, a, r) }
 	end, shared, err := e.shared.Do(r, a.notBefore(), call)
 	if shared && end.parking != nil { // the namespace that made the call got no slot
 		end, shared = call().Value, false
@@ -136,7 +136,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 	}
 	switch {
 	case err != nil:
-		return sharing(r)
+		return queuedBehind(r)
 	case shared && end.parking == nil:
 		e.deps.Metrics.coalesced.Inc()
 	}
@@ -156,9 +156,9 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 }
 
 // get makes a GET if the throttle has a slot.
-func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Outcome[attemptEnd] {
+func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Result[attemptEnd] {
 	if obstacle := e.acquire(a, r.URL); obstacle != nil {
-		return sharedcall.Outcome[attemptEnd]{Value: queuedFor(*obstacle)}
+		return sharedcall.Result[attemptEnd]{Value: queuedFor(*obstacle)}
 	}
 	defer a.ticket.Release()
 	decoding := get.WithDecoding(ctx, func(took time.Duration) {
@@ -173,7 +173,7 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 		setSpanResponse(a.span, response)
 	}
 	e.deps.Metrics.observeGet(end)
-	return sharedcall.Outcome[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
+	return sharedcall.Result[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
 }
 
 // acquire gets a slot for the GET of a URL, or returns the obstacle.
@@ -206,8 +206,8 @@ func observeLoad(ticket *throttle.Ticket, err error) {
 	}
 }
 
-// details has the failure details of the causes.
-var details = map[rule.Cause]v1.FailureDetail{
+// ruleDetails has the failure ruleDetails of the causes.
+var ruleDetails = map[rule.Cause]v1.FailureDetail{
 	rule.NotCertificates: failure.NotCertificates,
 	rule.BadCertificate:  failure.BadCertificate,
 	rule.NotJSON:         failure.NotJSON,
@@ -229,7 +229,7 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 	outcome := e.rules.Evaluate(ctx, t.key.Namespace, set, r.Body, held)
 	if number, cause := outcome.Failed(); cause != rule.Passed {
 		f := &fetchFailure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
-		f.Class, f.Detail = failure.ContentRejected, details[cause]
+		f.Class, f.Detail = failure.ContentRejected, ruleDetails[cause]
 		f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
@@ -244,4 +244,99 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
 	}
 	return responded(r)
+}
+
+// attemptEnd is one of the ends that the functions below return.
+type attemptEnd struct {
+	response *get.Response
+	failure  *fetchFailure
+	parking  *parking
+	// outcome is set if nothing was attempted.
+	outcome outcome
+	wait    time.Duration
+}
+
+// responded is the end with a good response, whose body has passed the rules.
+func responded(r get.Response) attemptEnd { return attemptEnd{response: &r} }
+
+func failed(f *fetchFailure) attemptEnd { return attemptEnd{failure: f} }
+
+// parkedFor is the end of an attempt that has to wait for the end of an obstacle.
+func parkedFor(o throttle.Obstacle) attemptEnd { return attemptEnd{parking: &parking{Obstacle: o}} }
+
+// queuedFor is the end of an attempt that has to wait in the queue, without an obstacle for its turn only.
+func queuedFor(o throttle.Obstacle) attemptEnd {
+	return attemptEnd{parking: &parking{Obstacle: o, queued: true}}
+}
+
+// queuedBehind is the end of an attempt that has to wait for another one's GET of r.
+func queuedBehind(r get.Request) attemptEnd {
+	end := queuedFor(throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET})
+	end.parking.shared = r
+	return end
+}
+
+// skipped is the end of a message that needs no attempt.
+func skipped(o outcome) attemptEnd { return attemptEnd{outcome: o} }
+
+// postponedFor is the end of a message that is delivered again after a wait, or (0) as soon as a fetcher takes it.
+func postponedFor(wait time.Duration) attemptEnd {
+	return attemptEnd{outcome: outcomePostponed, wait: wait}
+}
+
+// undecodable is the end of a message that becomes a dead letter.
+func undecodable(why error) attemptEnd {
+	return attemptEnd{outcome: outcomeMalformed, failure: unhandled("message cannot be decoded", why)}
+}
+
+// parking describes how a key waits without an attempt. A parked key has a timer with v1.Cause_CAUSE_PARKED. A queued
+// key is parked and also waits in memory, for a slot or for the end of the GET of shared. Its timer is a lease, after
+// which the broker delivers it again, perhaps to another fetcher.
+type parking struct {
+	// WaitsFor is unspecified if the key only waits for its turn in the queue.
+	throttle.Obstacle
+
+	queued bool
+	shared get.Request
+}
+
+// fetchFailure is the failure of a key.
+type fetchFailure struct {
+	get.Error
+	// text is a sentence for the log.
+	text string
+	// rule is the number of the rule that the body does not meet, from 1.
+	rule uint32
+	// cause is the reason why the message cannot be handled, if there is one.
+	cause error
+}
+
+// failureOf returns the failure of a GET.
+func failureOf(err error) *fetchFailure {
+	if err, ok := errors.AsType[*get.Error](err); ok {
+		return &fetchFailure{Error: *err, text: err.Error()}
+	}
+	// Only its own deadline ends the context of a GET.
+	return &fetchFailure{Error: get.Error{Class: failure.Timeout}, text: "GET was stopped before it was done"}
+}
+
+func tooLarge() *fetchFailure {
+	return failureOf(&get.Error{Class: failure.BodyTooLarge, Detail: failure.MessageLimit})
+}
+
+func mismatched(sha256 string) *fetchFailure {
+	return failureOf(&get.Error{Class: failure.DigestMismatch, SHA256: sha256})
+}
+
+// poisoned is the failure of a key whose messages were started too often but never finished.
+func poisoned() *fetchFailure {
+	return &fetchFailure{
+		Error: get.Error{Class: failure.Poison},
+		text:  "message was delivered again and again without being finished",
+	}
+}
+
+// unhandled is the failure of a message that cannot be decoded, or whose outcome the broker rejects.
+func unhandled(text string, why error) *fetchFailure {
+	return &fetchFailure{Error: get.Error{Class: failure.Malformed}, text: text, cause: why}
 }

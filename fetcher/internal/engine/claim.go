@@ -44,24 +44,24 @@ type claim struct {
 }
 
 // enqueue queues a key whose timer is a lease.
-func (e *Engine) enqueue(ctx context.Context, a *attempt, r reaction, timer uint64) {
-	data, err := proto.Marshal(r.timer)
+func (e *Engine) enqueue(ctx context.Context, a *attempt, d decision, timer uint64) {
+	data, err := proto.Marshal(d.timer)
 	if err != nil {
 		return // its lease brings it back
 	}
 	l := lease{
-		key: a.key, due: data, timer: timer, since: r.timer.GetWaitingSince().AsTime(),
+		key: a.key, due: data, timer: timer, since: d.timer.GetWaitingSince().AsTime(),
 		span: trace.SpanContextFromContext(ctx),
 	}
 	k := &throttle.QueuedKey{
 		Key: a.key, Host: authority(a.want.GetUrl()), Want: a.wantSequence, Rank: a.rank(), Since: l.since,
-		Until: time.Now().Add(r.wait), Bytes: len(data),
+		Until: time.Now().Add(d.wait), Bytes: len(data),
 		Start: func(ticket *throttle.Ticket) { e.start(l, ticket) }, //nolint:contextcheck // it starts later
 	}
-	if r.parking.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
+	if d.parking.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
 		e.deps.Throttle.Hold(k)
 		key := a.key // so that the call does not keep the payload in memory
-		e.shared.After(r.parking.shared, func() { e.deps.Throttle.Unhold(key) })
+		e.shared.After(d.parking.shared, func() { e.deps.Throttle.Unhold(key) })
 	} else {
 		e.deps.Throttle.Enqueue(k)
 	}
