@@ -13,6 +13,9 @@ include deploy/tools/tools.mk
 
 REPOSITORY := github.com/kv8s/curl-me-that
 
+# The checkout within single quotes.
+HERE := $(subst ','\'',$(CURDIR))
+
 # go.work lists the modules.
 MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
@@ -59,8 +62,8 @@ EXEC = $(GO_BUILD) -o bin/ ./deploy/local/cmd/control-plane
 
 # Runs a command with an API server: that of KUBECONFIG=… of make, or a temporary one, of version KUBERNETES if that is
 # set. A KUBECONFIG in the environment is often that of a real cluster, which demo and tests must not change.
-PROGRAMS     := $(if $(filter /%,$(ASSETS)),,$(CURDIR)/)$(ASSETS)
-WITH_ASSETS  := env $(if $(filter environment,$(origin KUBECONFIG)),-u KUBECONFIG )KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(CURDIR)/.cache/kubernetes/$(KUBERNETES),$(PROGRAMS))'
+PROGRAMS     := $(if $(filter /%,$(ASSETS)),,$(HERE)/)$(ASSETS)
+WITH_ASSETS  := env $(if $(filter environment,$(origin KUBECONFIG)),-u KUBECONFIG )KUBEBUILDER_ASSETS='$(if $(KUBERNETES),$(HERE)/.cache/kubernetes/$(KUBERNETES),$(PROGRAMS))'
 # `bin/control-plane exec` finds the programs beside itself.
 LINK_ASSETS   = for p in etcd kube-apiserver kubectl; do [ ! -x '$(PROGRAMS)'/$$p ] || ln -sf '$(PROGRAMS)'/$$p bin/; done
 WITH_CLUSTER := $(WITH_ASSETS) bin/control-plane exec --
@@ -127,7 +130,7 @@ manifests: ## Write install.yaml, install-small.yaml, watchers.yaml and sidecars
 # Number of parallel suites: more than cores, because most suites wait.
 PARALLEL ?= 6
 
-SPEC_TIMES := $(CURDIR)/.cache/spec-times
+SPEC_TIMES := $(HERE)/.cache/spec-times
 
 # Prints progress, failures, the commands that repeat them, and totals.
 REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | wc -l)
@@ -135,7 +138,7 @@ REPORT = deploy/tools/test-report -v packages=$$(go list $(SUITES) | sort -u | w
 # The suites run without the race detector. It would slow down brokers and measurements, but not see the
 # programs, which run as processes. The simulations of package throttle and the long histories of curlctl
 # are too large for it.
-GO_TEST_PROGRAMS = HELM='$(CURDIR)/$(HELM)' CURLMETHAT_BIN='$(CURDIR)/bin' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
+GO_TEST_PROGRAMS = HELM='$(HERE)/$(HELM)' CURLMETHAT_BIN='$(HERE)/bin' SPEC_TIMES='$(SPEC_TIMES)' $(SHARED_FLAGS) $(WITH_CLUSTER) \
                    go test $(TEST_BUILD) $(TESTFLAGS) -count=1 -timeout=30m
 
 # Stores of NATS are in memory if 2 GB of it are free, which saves up to a quarter of a suite's processor time.
@@ -144,7 +147,7 @@ IN_MEMORY = $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 
 
 .PHONY: test
 test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no containers, 4 to 7 minutes on two cores (in the cluster of KUBECONFIG=… if that is given)
-	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(CURDIR)/.cache/kubernetes/$(KUBERNETES)' '$(PROGRAMS)')
+	@$(if $(KUBERNETES),deploy/tools/kubernetes $(KUBERNETES) '$(HERE)/.cache/kubernetes/$(KUBERNETES)' '$(PROGRAMS)')
 	@echo 'Compiling the suites, which takes minutes the first time…'
 	@: >'$(SPEC_TIMES)' # suites append to it, if they have any
 	@$(IN_MEMORY) $(GO_TEST_PROGRAMS) -json -p $(PARALLEL) $(SUITES) | $(REPORT)
@@ -155,7 +158,7 @@ test: test-chart $(CONTROL_PLANE) build $(HELM) ## Run all tests that need no co
 test-fast: $(CONTROL_PLANE) ## Test the changed modules, without the race detector
 	@$(EXEC)
 	@echo 'go test of all changed modules'
-	@$(WITH_ASSETS) bin/control-plane exec --data-dir '$(CURDIR)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
+	@$(WITH_ASSETS) bin/control-plane exec --data-dir '$(HERE)/.cache/control-plane' -- env $(SHARED_FLAGS) go test $(TEST_BUILD) $(UNIT)
 
 # The race detector keeps the cores busy, so fewer suites run at a time than without it.
 .PHONY: test-race
@@ -183,7 +186,7 @@ test-random: $(CONTROL_PLANE) build ## Soak test: random edits and faults for RO
 .PHONY: test-manifests
 test-manifests: $(CONTROL_PLANE) build $(HELM) ## Test the rendered chart and the folder MANIFESTS with a real API server
 	@echo 'go test ./deploy/e2e/manifests'
-	@HELM='$(CURDIR)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
+	@HELM='$(HERE)/$(HELM)' MANIFESTS='$(abspath $(MANIFESTS))' $(WITH_CLUSTER) $(GO_TEST) -count=1 ./deploy/e2e/manifests
 
 .PHONY: test-compose
 test-compose: ## Test docker compose: all profiles, and faults under load (10 minutes)
@@ -193,13 +196,13 @@ test-compose: ## Test docker compose: all profiles, and faults under load (10 mi
 .PHONY: test-cluster
 test-cluster: build $(HELM) ## Test the chart in the cluster of KUBECONFIG (10 minutes; variables: deploy/tools/test-cluster)
 	@echo 'deploy/tools/test-cluster, with images of version $(IMAGE_VERSION)'
-	@$(SHARED_FLAGS) HELM='$(CURDIR)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
+	@$(SHARED_FLAGS) HELM='$(HERE)/$(HELM)' CHART='$(abspath $(CHART))' MANIFESTS='$(abspath $(MANIFESTS))' VERSION='$(IMAGE_VERSION)' deploy/tools/test-cluster
 
 .PHONY: fuzz
 fuzz: ## Fuzz each target for FUZZTIME (10s)
 	deploy/tools/fuzz $(FUZZTIME) $(MODULES)
 
-RELEASE_TOOLS := HELM='$(CURDIR)/$(HELM)' GORELEASER='$(CURDIR)/$(GORELEASER)' SYFT='$(CURDIR)/$(SYFT)'
+RELEASE_TOOLS := HELM='$(HERE)/$(HELM)' GORELEASER='$(HERE)/$(GORELEASER)' SYFT='$(HERE)/$(SYFT)'
 
 .PHONY: release
 release: $(GORELEASER) $(SYFT) $(HELM) $(VALIDATE_KREW) $(CONTROL_PLANE) ## Make the files of release VERSION=v1.2.3 in dist/ and try them
@@ -216,7 +219,7 @@ try-release: ## Try the release VERSION in dist/ with an API server, in containe
 release-again: $(GORELEASER) $(SYFT) $(HELM) ## Make the files of dist/ again from a fresh clone, and compare them
 	@$(RELEASE_TOOLS) LDFLAGS='$(LDFLAGS)' NO_DWARF='$(NO_DWARF)' deploy/tools/release-again '$(VERSION)'
 
-BENCH = $(WITH_CLUSTER) env CURLMETHAT_BIN='$(CURDIR)/bin' $(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/bench
+BENCH = $(WITH_CLUSTER) env CURLMETHAT_BIN='$(HERE)/bin' $(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 -timeout=0 -v ./deploy/e2e/bench
 
 .PHONY: bench
 bench: $(CONTROL_PLANE) build ## Benchmark MODE fill (bare patches for comparison), refresh or slow-host, with N keys in ROUNDS

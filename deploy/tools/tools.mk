@@ -41,7 +41,7 @@ export GOLANGCI_LINT_CACHE := $(CURDIR)/.cache/golangci-lint
 export BUF_CACHE_DIR       := $(CURDIR)/.cache/buf
 
 # $(call build-tool,module directory,package,flags)
-build-tool = GOWORK=off CGO_ENABLED=0 deploy/tools/build -C $(1) -v $(3) -trimpath -buildvcs=false $(NO_DWARF) -ldflags '-s -w' -o '$(CURDIR)/$@' $(2)
+build-tool = GOWORK=off CGO_ENABLED=0 deploy/tools/build -C $(1) -v $(3) -trimpath -buildvcs=false $(NO_DWARF) -ldflags '-s -w' -o '$(HERE)/$@' $(2)
 
 $(BUF):
 	@echo "building buf $(BUF_VERSION) (a minute the first time)…"
