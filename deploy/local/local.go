@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -53,6 +55,8 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 	if c.Output == nil {
 		c.Output = os.Stderr
 	}
+	ctx, ended := signal.NotifyContext(ctx, syscall.SIGPIPE) // else a reader that ends leaves the temporary folder
+	defer ended()
 	log, err := c.Log.New(c.Output, "")
 	if err != nil {
 		return err
@@ -62,6 +66,9 @@ func Run(ctx context.Context, c Config, progress io.Writer, ready func(context.C
 		return fmt.Errorf("--data-dir: %w", err)
 	}
 	defer data.Close()
+	if data.Temporary {
+		log.Warn().Msgf("everything is kept in %s only until the end (--data-dir)", data.Dir)
+	}
 
 	system := System{Kubeconfig: c.Watcher.Kube.File()}
 	var failed <-chan error

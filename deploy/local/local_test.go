@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,6 +115,21 @@ var _ = Describe("The system in one process", func() {
 		errReady := errors.New("cannot print")
 		Expect(local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error { return errReady })).
 			To(MatchError(errReady))
+	})
+
+	It("says that its folder is temporary, and removes it also if the reader of its output ends", func(ctx SpecContext) {
+		folder, log := GinkgoT().TempDir(), gbytes.NewBuffer()
+		GinkgoT().Setenv("TMPDIR", folder)
+		GinkgoT().Setenv("XDG_DATA_HOME", "")
+		GinkgoT().Setenv("HOME", "")
+		config := suitetest.Must(parse("--namespaces", "local-none"))
+		config.Output = log
+		err := local.Run(ctx, config, GinkgoWriter, func(context.Context, local.System) error {
+			return syscall.Kill(os.Getpid(), syscall.SIGPIPE)
+		})
+		Expect(err).To(Or(BeNil(), MatchError(context.Canceled)))
+		Expect(log).To(gbytes.Say("everything is kept in " + folder + "/curl-me-that-.* only until the end"))
+		Expect(os.ReadDir(folder)).To(BeEmpty())
 	})
 
 	DescribeTable("rejects invalid flags with one sentence", func(flag, value, sentence string) {

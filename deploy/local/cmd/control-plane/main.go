@@ -41,9 +41,10 @@ func main() {
 	}
 }
 
-// ending returns the signals that end the command. A command of nohup goes on when the terminal is closed.
+// ending returns the signals that end the command. A command of nohup goes on when the terminal is closed. Without
+// SIGPIPE, a reader of the output that ends would leave the temporary folder.
 func ending() []os.Signal {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
 	if !signal.Ignored(syscall.SIGHUP) {
 		signals = append(signals, syscall.SIGHUP)
 	}
