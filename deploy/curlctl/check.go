@@ -54,7 +54,7 @@ func checkCommand(o *options) *cobra.Command {
 		Args:              takes(0, 1),
 		ValidArgsFunction: o.completeObjects,
 	}
-	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = o.Run(withoutNATS, func(ctx context.Context, s *session, args []string) error {
 		c.session = s
 		objects, found, err := c.objects(ctx, args)
 		if err != nil {

@@ -74,7 +74,7 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 			return nil, noFiles
 		}
 		defer conn.Close()
-		ctx, end := conn.Denials.CancelOnDenied(ctx)
+		ctx, end := conn.Denials.CancelOnDenied(ctx, connect.AnySubject)
 		defer end()
 		return candidates(read(ctx, operate.NewClient(conn.JetStream))), noFiles
 	}

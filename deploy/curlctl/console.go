@@ -35,10 +35,8 @@ func consoleCommand(o *options) *cobra.Command {
 			}
 			return nil
 		},
+		RunE: o.Run(serving, func(ctx context.Context, s *session, _ []string) error { return serve(ctx, s, listen) }),
 	}
-	cmd.RunE = o.Run(func(_ context.Context, s *session, _ []string) error {
-		return serve(cmd.Context(), s, listen) //nolint:contextcheck // a denied request must not end the console
-	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "loopback address to listen on (port 0: a free one)")
 	return cmd
 }

@@ -27,7 +27,7 @@ func doctorCommand(o *options) *cobra.Command {
 			"print fixes",
 		Args: noArgs,
 	}
-	inNATS := o.Run(func(ctx context.Context, s *session, _ []string) error {
+	inNATS := o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 		reads := annotation.Defaults()
 		reads.Keys = read
 		grammar, err := annotation.New(reads)
@@ -40,7 +40,7 @@ func doctorCommand(o *options) *cobra.Command {
 		}
 		return report(s.Out, findings, err)
 	})
-	inKubernetes := o.Offline(func(ctx context.Context, s *session, _ []string) error {
+	inKubernetes := o.Run(withoutNATS, func(ctx context.Context, s *session, _ []string) error {
 		namespace, name, found := strings.Cut(release, "/")
 		if !found || namespace == "" || name == "" {
 			return usagef("--kubernetes=%s is not of the form NAMESPACE/RELEASE", release)

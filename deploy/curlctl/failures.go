@@ -27,7 +27,7 @@ func failuresCommand(o *options) *cobra.Command {
 			"unless --limit=0 is given.",
 		Args: noArgs,
 	}
-	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+	cmd.RunE = o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 		if summary {
 			return summarizeFailures(ctx, s, selected.DeadLetterFilter)
 		}
@@ -124,7 +124,7 @@ func purgeCommand(o *options) *cobra.Command {
 		Short: "Remove failures from the record, without effect on the keys",
 		Args:  noArgs,
 	}
-	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+	cmd.RunE = o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 		counts, err := s.Client.CountDeadLetters(ctx, selected.DeadLetterFilter)
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func showCommand(o *options) *cobra.Command {
 		Short:             "Show one failed fetch with the server's response, and the current state of its key",
 		Args:              takes(1, 1),
 		ValidArgsFunction: first(o.completeFailures),
-		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, args []string) error {
 			var selected keys.Selection
 			if err := selected.SetIDs(args); err != nil {
 				return usagef("%w", err)

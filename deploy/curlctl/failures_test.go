@@ -99,6 +99,8 @@ var _ = Describe("failures", func() {
 	})
 
 	It("reports mistakes in one sentence with an exit code", func(ctx SpecContext) {
+		login := unreachable(`{"exec": {"command": "no-such-login", "apiVersion": "client.authentication.k8s.io/v1",
+			"interactiveMode": "Never", "installHint": "Ask Bob."}}`)
 		for _, c := range []struct {
 			args []string
 			code int
@@ -154,6 +156,7 @@ var _ = Describe("failures", func() {
 				3,
 				"curlctl: cannot reach Kubernetes: get ConfigMap a/b: read kubeconfig /nope: stat /nope: no such file",
 			},
+			{[]string{"status", "--kubeconfig=" + login, "a/b"}, 3, "executable no-such-login not found. Ask Bob.\n"},
 			{[]string{"identities", "--secrets=a", "--kubeconfig=/nope"}, 3, "cannot reach Kubernetes: write Secrets: read"},
 			{[]string{"doctor", "--kubernetes", "--kubeconfig=/nope"}, 3, "cannot reach Kubernetes: review rights: read"},
 			{[]string{"failures", "-o", "xml"}, 2, "--output"},

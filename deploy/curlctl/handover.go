@@ -25,7 +25,7 @@ func handOverCommand(o *options) *cobra.Command {
 		Args:              takes(0, 1),
 		ValidArgsFunction: o.completeObjects,
 	}
-	cmd.RunE = o.Offline(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = o.Run(withoutNATS, func(ctx context.Context, s *session, args []string) error {
 		namespace, name, err := o.Namespace, "", error(nil)
 		if len(args) > 0 {
 			namespace, name, err = o.ParseObject(args[0])

@@ -129,7 +129,7 @@ func historyCommand(o *options) *cobra.Command {
 		Short:             "Show the last contents of a key (reads Kubernetes)",
 		Args:              takes(1, 2),
 		ValidArgsFunction: o.completeObjects,
-		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
 			if err != nil {
 				return err
@@ -155,7 +155,7 @@ func diffCommand(o *options) *cobra.Command {
 			"else the former content with the current one.",
 		Args:              takes(2, 4),
 		ValidArgsFunction: o.completeObjects,
-		RunE: o.Run(func(ctx context.Context, s *session, args []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, args []string) error {
 			k, err := openVersions(ctx, s, args)
 			if err != nil {
 				return err
@@ -214,7 +214,7 @@ func pinCommand(o *options, use, short, long string, choose func(*versioned, *pi
 			return nil
 		},
 	}
-	cmd.RunE = o.Run(func(ctx context.Context, s *session, args []string) error {
+	cmd.RunE = o.Run(withNATS, func(ctx context.Context, s *session, args []string) error {
 		k, err := openVersions(ctx, s, args)
 		if err != nil {
 			return err

@@ -36,7 +36,7 @@ func hooksCommand(o *options) *cobra.Command {
 		Long: "Serves POST /hooks/NAME until interrupted. A request that proves to know the secret of a hook\n" +
 			"fetches all keys whose URL begins with that of the hook, at most once in 10 s.",
 		Args: noArgs,
-		RunE: o.Run(h.run),
+		RunE: o.Run(withNATS, h.run),
 	}
 	h.log.BindFlags(cmd.Flags())
 	h.addresses.BindFlags(cmd.Flags(), "")

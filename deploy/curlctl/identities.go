@@ -40,7 +40,7 @@ func identitiesCommand(o *options) *cobra.Command {
 			"no NATS.",
 		Args: noArgs,
 	}
-	cmd.RunE = o.Offline(c.run)
+	cmd.RunE = o.Run(withoutNATS, c.run)
 	fs := cmd.Flags()
 	fs.StringVar(&c.dir, "out", "", "directory for <identity>.nk, identities.conf, ca.crt, ca.key, tls.crt and tls.key")
 	fs.StringVar(&c.namespace, "secrets", "",

@@ -58,7 +58,7 @@ func (l *listing) command(o *options, use, short string) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: o.RunAnyway(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.Run(ifNATS, func(ctx context.Context, s *session, _ []string) error {
 			l.Namespace, l.NotGood = s.Namespace, use == "failing" && !l.HeldBack
 			return l.run(ctx, s)
 		}),
@@ -116,7 +116,7 @@ func statusCommand(o *options) *cobra.Command {
 			}
 			return err
 		},
-		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 			if name == "" {
 				return pipelineStatus(ctx, s)
 			}

@@ -56,8 +56,21 @@ type RunE = func(cmd *cobra.Command, args []string) error
 // task is what a command does.
 type task = func(ctx context.Context, s *session, args []string) error
 
-// Offline returns the function of a command without NATS.
-func (o *options) Offline(do task) RunE {
+// natsUse says how a command uses NATS.
+type natsUse int
+
+const (
+	withoutNATS natsUse = iota
+	// withNATS: the context of the command ends when the server denies something, or closes the connection for good.
+	withNATS
+	// ifNATS: likewise, but without NATS the session has no connection.
+	ifNATS
+	// serving: like withNATS, but a denied request only concerns a page.
+	serving
+)
+
+// Run returns the function of a command.
+func (o *options) Run(use natsUse, do task) RunE {
 	return func(cmd *cobra.Command, args []string) error {
 		if o.Namespace != "" && o.allNamespaces {
 			return usagef("give either --namespace or --all-namespaces")
@@ -70,44 +83,37 @@ func (o *options) Offline(do task) RunE {
 			Stderr: printer.New(cmd.ErrOrStderr(), printer.Options{}),
 		}
 		defer s.Stderr.EndLine()
-		return withCode(cmd.Context(), do(cmd.Context(), s, args))
-	}
-}
-
-// Run returns the function of a command with NATS. Its context ends when the server denies something, or
-// when the connection is closed for good.
-func (o *options) Run(do task) RunE { return o.run(do, false) }
-
-// RunAnyway is Run for a command that needs NATS or Kubernetes. Without NATS, the session has no connection.
-func (o *options) RunAnyway(do task) RunE { return o.run(do, true) }
-
-func (o *options) run(do task, anyway bool) RunE {
-	return o.Offline(func(ctx context.Context, s *session, args []string) error {
-		conn, err := o.NATS.Open(ctx, o.Kube)
-		switch {
-		case err != nil && anyway:
-			s.natsError = err
-			return do(ctx, s, args)
-		case err != nil:
-			return err
+		if use == withoutNATS {
+			return withCode(cmd.Context(), do(cmd.Context(), s, args))
+		}
+		conn, err := o.NATS.Open(cmd.Context(), o.Kube)
+		if s.natsError = err; err != nil {
+			if use == ifNATS {
+				err = do(cmd.Context(), s, args)
+			}
+			return withCode(cmd.Context(), err)
 		}
 		defer conn.Close()
 		s.Connection, s.Client = conn, operate.NewClient(conn.JetStream)
-		ctx, end := conn.Denials.CancelOnDenied(ctx)
-		defer end()
 		defer s.hintUnread()
+		denied := connect.AnySubject
+		if use == serving {
+			denied = connect.NoSubject
+		}
+		ctx, end := conn.Denials.CancelOnDenied(cmd.Context(), denied)
+		defer end()
 		err = do(ctx, s, args)
 		if cause := context.Cause(ctx); errors.Is(cause, process.ErrClosed) {
 			err = cause
 		}
 		return withCode(ctx, err)
-	})
+	}
 }
 
 // session is one run of a command.
 type session struct {
 	*options
-	// Connection and Client are nil without NATS, which is unavailable for the reason natsError after RunAnyway.
+	// Connection and Client are nil without NATS, which is unavailable for the reason natsError.
 	*connect.Connection
 	Client    *operate.Client
 	natsError error

@@ -27,7 +27,7 @@ func pauseCommand(o *options) *cobra.Command {
 		Args: noArgs,
 	}
 	cmd.PreRunE = func(*cobra.Command, []string) error { return notNegative("for", int(limit)) }
-	cmd.RunE = o.Run(func(ctx context.Context, s *session, _ []string) error {
+	cmd.RunE = o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 		until, length := "until `curlctl resume`", operate.Forever
 		if limit > 0 {
 			until, length = "for "+duration.Format(time.Duration(limit)), time.Duration(limit)
@@ -48,7 +48,7 @@ func resumeCommand(o *options) *cobra.Command {
 		Use:   "resume",
 		Short: "Resume fetching",
 		Args:  noArgs,
-		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 			before, err := s.Client.Fetchers(ctx)
 			if err != nil {
 				return err
@@ -86,7 +86,7 @@ func setupCommand(o *options) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: o.Run(func(ctx context.Context, s *session, _ []string) error {
+		RunE: o.Run(withNATS, func(ctx context.Context, s *session, _ []string) error {
 			if watch {
 				return createMissing(ctx, s, topology)
 			}

@@ -49,7 +49,7 @@ func replayCommand(o *options) *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.completeFailures,
 	}
-	cmd.RunE = o.Run(r.run)
+	cmd.RunE = o.Run(withNATS, r.run)
 	bindSelection(o, cmd, &r.selected, r.validate)
 	fs := cmd.Flags()
 	fs.BoolVar(&r.all, "all", false, "replay all failures")
@@ -263,7 +263,7 @@ func refetchCommand(o *options) *cobra.Command {
 		}
 		return err
 	}
-	cmd.RunE = o.Run(r.run)
+	cmd.RunE = o.Run(withNATS, r.run)
 	cmd.Flags().StringVar(&r.Host, "host", "", "fetch keys from this host")
 	cmd.Flags().StringVar(&r.URL, "url", "", "fetch keys whose URL begins with this one, such as https://example.com/v1/")
 	cmd.Flags().BoolVar(&r.all, "all", false, "fetch all keys, or all of --namespace")

@@ -3,8 +3,6 @@ package curlctl_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -215,13 +213,9 @@ var _ = DescribeTable("An interrupt ends, with an error and exit code 6,", func(
 )
 
 var _ = It("An interrupt without NATS is not reported as a lost connection", func(spec SpecContext) {
-	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(kubeconfig, []byte(`{"current-context": "a",
-		"contexts": [{"name": "a", "context": {"cluster": "a"}}],
-		"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}]}`), 0o600)).To(Succeed())
 	ctx, interrupt := context.WithCancel(spec)
 	interrupt()
-	r := runAs(ctx, "curlctl", time.Now, "failing", "--nats-url=nats://127.0.0.1:1", "--kubeconfig="+kubeconfig)
+	r := runAs(ctx, "curlctl", time.Now, "failing", "--nats-url=nats://127.0.0.1:1", "--kubeconfig="+unreachable("{}"))
 	Expect(r.err).To(Equal("curlctl: interrupted\n"))
 	Expect(r.code).To(Equal(6))
 })

@@ -78,6 +78,16 @@ func contexts(texts map[string]string) {
 	}
 }
 
+// unreachable writes a kubeconfig of a cluster that is gone, for a user, and returns its path.
+func unreachable(user string) string {
+	GinkgoHelper()
+	path := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(path, []byte(`{"current-context": "a", "users": [{"name": "a", "user": `+user+`}],
+		"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+		"clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1"}}]}`), 0o600)).To(Succeed())
+	return path
+}
+
 // world has a broker with the streams of the pipeline.
 type world struct {
 	server *natstest.Server

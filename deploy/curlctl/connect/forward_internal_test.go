@@ -56,17 +56,6 @@ func TestAnErrorOfKubernetesIsNoWrongAddress(t *testing.T) {
 	}
 }
 
-// The connection may be closed for good before the command begins.
-func TestAClosedConnectionEndsALaterRequest(t *testing.T) {
-	denials := new(Denials)
-	denials.close(io.EOF)
-	ctx, end := denials.CancelOnDenied(t.Context())
-	defer end()
-	if got := context.Cause(ctx); !errors.Is(got, io.EOF) {
-		t.Errorf("got %v", got)
-	}
-}
-
 // cluster is an API server with a pod of NATS, to which it forwards a port: it says nothing, or refuses.
 func cluster(t *testing.T, refusal string) kube.Options {
 	t.Helper()

@@ -3,6 +3,8 @@ package connect
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +24,20 @@ type Clients struct {
 	Watchers   *watchv1.Client
 	Core       corev1client.CoreV1Interface
 }
+
+// general is the advice of client-go if a login program is missing, before that of the kubeconfig.
+var general = regexp.MustCompile(`(?s)\n\nIt looks like you.*?#client-go-credential-plugins`)
+
+// KubernetesError is an error of a request to Kubernetes, in one paragraph.
+type KubernetesError struct{ Err error }
+
+// Error returns the text without general advice.
+func (k KubernetesError) Error() string {
+	return strings.ReplaceAll(general.ReplaceAllString(k.Err.Error(), ""), "\n\n", ". ")
+}
+
+// Unwrap returns the whole error.
+func (k KubernetesError) Unwrap() error { return k.Err }
 
 // Kubernetes returns clients, and a function that closes their connections. A timeout of 0 means no limit.
 func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), err error) {

@@ -78,11 +78,12 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		if nc, where, forwarded = o.forward(ctx, cluster, denials); forwarded == nil {
 			err = nil
 		} else {
-			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), forwarded)
+			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), KubernetesError{forwarded})
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w%s: %w", ErrNoConnection, cmp.Or(o.from(), " (set --nats-url or --context)"), o.plain(err))
+		byDefault := " at " + nats.DefaultURL + " (set --nats-url or --context)"
+		return nil, fmt.Errorf("%w%s: %w", ErrNoConnection, cmp.Or(selected.from(), byDefault), o.plain(err))
 	}
 	js, err := jetStream(nc, settings)
 	if err != nil {

@@ -175,14 +175,24 @@ type Denials struct {
 	last *PermissionError
 	// closed is why the connection is closed for good (nil if it is not).
 	closed  error
-	waiting map[context.Context]context.CancelCauseFunc
+	waiting map[context.Context]waiting
+}
+
+// waiting is a context that a denial of some subjects ends.
+type waiting struct {
+	of  Subjects
+	end context.CancelCauseFunc
 }
 
 func (d *Denials) add(e *PermissionError) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = e
-	d.end(e)
+	for _, w := range d.waiting {
+		if w.of(e.Subject) {
+			w.end(e)
+		}
+	}
 }
 
 // close ends all contexts, and all later ones.
@@ -190,26 +200,35 @@ func (d *Denials) close(cause error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = cause
-	d.end(cause)
-}
-
-// end ends all contexts. The caller holds the lock.
-func (d *Denials) end(cause error) {
-	for _, end := range d.waiting {
-		end(cause)
+	for _, w := range d.waiting {
+		w.end(cause)
 	}
 }
 
-// CancelOnDenied returns a context that ends at the next violation, with a *PermissionError as its cause, or when the
-// connection is closed for good. Without it, the denied request would wait until its timeout.
-func (d *Denials) CancelOnDenied(ctx context.Context) (context.Context, context.CancelFunc) {
+// Subjects say whose denial ends a context.
+type Subjects func(subject string) bool
+
+// AnySubject is each subject.
+func AnySubject(string) bool { return true }
+
+// NoSubject is no subject.
+func NoSubject(string) bool { return false }
+
+// ToList is a subject that lists of keys and failures need. A replay and the body of a version need others.
+func ToList(subject string) bool {
+	return !strings.HasPrefix(subject, "curl.") && !strings.Contains(subject, ".CURL_HISTORY.curl.body.")
+}
+
+// CancelOnDenied returns a context that ends when one of the subjects is denied, with a *PermissionError as its cause,
+// or when the connection is closed for good. Without it, the denied request would wait until its timeout.
+func (d *Denials) CancelOnDenied(ctx context.Context, of Subjects) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.waiting == nil {
-		d.waiting = map[context.Context]context.CancelCauseFunc{}
+		d.waiting = map[context.Context]waiting{}
 	}
-	d.waiting[ctx] = end
+	d.waiting[ctx] = waiting{of, end}
 	if d.closed != nil {
 		end(d.closed)
 	}

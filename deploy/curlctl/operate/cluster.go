@@ -37,7 +37,7 @@ func (c *ClusterError) Error() string {
 		}
 		return text
 	}
-	return c.Operation + ": " + c.Err.Error()
+	return c.Operation + ": " + connect.KubernetesError{Err: c.Err}.Error()
 }
 
 // Unwrap returns the error of the API server.

@@ -69,7 +69,7 @@ func (c *cache) read(ctx context.Context) {
 	began, now := time.Now(), c.deps.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx)
+	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx, connect.ToList)
 	defer end()
 	if c.deps.Kubernetes != nil && began.After(c.nextObjects) {
 		if read, err := keys.ReadObjects(ctx, c.deps.Kubernetes, "", ""); err == nil {

@@ -279,7 +279,7 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 
 // doctorPage shows the findings of doctor. If one is a missing permission, the checks after it are missing, too.
 func (s *Server) doctorPage(v *visit) (*page, error) {
-	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context())
+	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context(), connect.ToList)
 	defer stop()
 	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Client, s.deps.Now)
 	if err != nil {
