@@ -278,6 +278,13 @@ func hostileHeaders() []hostile {
 		serves("HTTP/2.0 in text", "x", say("HTTP/2.0 200 OK\r\n"+length(1)+"x")),
 		serves("HTTP/1.0 with chunks", "hello",
 			say("HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk(""))),
+		serves("HTTP/0.9 in text with chunks", "hello",
+			say("HTTP/0.9 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk(""))),
+		serves("HTTP/1.0 with chunks, after interim responses", "hello",
+			say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 103 Early Hints\r\n\r\n"+
+				"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+chunk("hello")+chunk(""))),
+		fails("no HTTP after an interim response", failure.BadResponse, 0, say("HTTP/1.1 100 Continue\r\n\r\n"+secret)),
+		fails("silence after an interim response", failure.Timeout, 0, sayAndHold("HTTP/1.1 100 Continue\r\n\r\n")),
 		serves("HTTP/1.0 with a length", "hello", say("HTTP/1.0 200 OK\r\n"+length(5)+"hello and more")),
 		serves("HTTP/1.0 until close", "hello", say("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhello")),
 		fails("invalid status", failure.BadResponse, 0, say("HTTP/1.1 2x0 OK\r\n"+length(1)+"x")),

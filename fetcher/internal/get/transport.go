@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -193,14 +194,14 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
 		return nil, errHTTP2
 	}
-	switch start, _ := reader.Peek(len("HTTP/1.x")); {
-	case !strings.HasPrefix(string(start), "HTTP/"[:min(5, len(start))]): // such as a TLS alert, after which servers close
-		return nil, errNotHTTP
-	case string(start) == "HTTP/1.0": // servers chunk such responses, too, but package http would ignore that
-		_, _ = reader.Discard(len(start))
-		reader = bufio.NewReader(io.MultiReader(strings.NewReader("HTTP/1.1"), reader))
-	}
 	for {
+		start, _ := reader.Peek(len("HTTP/1.x"))
+		if !strings.HasPrefix(string(start), "HTTP/"[:min(5, len(start))]) { // such as a TLS alert, after which servers close
+			return nil, errNotHTTP
+		}
+		if beforeHTTP11.Match(start) { // servers chunk such responses, too, but package http would ignore that
+			copy(start, "HTTP/1.1") // in the buffer of the reader
+		}
 		answer, err := http.ReadResponse(reader, r)
 		switch {
 		case err != nil && limited.N <= 0:
@@ -229,6 +230,9 @@ func hidesCoding(h http.Header) bool {
 	}
 	return false
 }
+
+// beforeHTTP11 matches the versions before HTTP/1.1.
+var beforeHTTP11 = regexp.MustCompile(`^HTTP/(?:0\.[0-9]|1\.0)$`)
 
 // h2FrameHeader is the size of the header of an HTTP/2 frame (RFC 9113 section 4.1).
 const h2FrameHeader = 9
