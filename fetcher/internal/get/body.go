@@ -29,7 +29,7 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 	}
 	start := time.Now()
 	body, err := readBody(answer.Body, answer.ContentLength, limit)
-	if err == nil && int64(len(body)) < wholeSize(answer.Header) {
+	if err == nil && !isWhole(answer.Header, len(body)) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,18 +113,33 @@ func only(h http.Header, name string) string {
 	return h.Get(name)
 }
 
+// hidden returns the values of a header field with a blank after its name (RFC 9112 section 5.1), which package http
+// takes for another name.
+func hidden(h http.Header, name string) []string {
+	for other, values := range h {
+		if plain := strings.TrimRight(other, " "); plain != other && http.CanonicalHeaderKey(plain) == name {
+			return values
+		}
+	}
+	return nil
+}
+
 // contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4).
 var contentRange = regexp.MustCompile(`^(?i:bytes) [0-9]+-[0-9]+/([0-9]+)$`)
 
-// wholeSize returns the size of the file to which the body belongs (0: unknown). Some caches send the part of a
-// file that another client has requested as a 200.
-func wholeSize(h http.Header) int64 {
-	found := contentRange.FindStringSubmatch(h.Get("Content-Range"))
-	if found == nil {
-		return 0
+// isWhole reports whether a body has the size in the headers that package http does not read: Content-Range, since some
+// caches send the part of a file that another client has requested as a 200, and a hidden Content-Length.
+func isWhole(h http.Header, size int) bool {
+	for _, text := range slices.Concat(h.Values("Content-Range"), hidden(h, "Content-Range")) {
+		if found := contentRange.FindStringSubmatch(text); found != nil {
+			whole, _ := strconv.ParseInt(found[1], 10, 64) // the largest number if it is too large
+			if int64(size) < whole {
+				return false
+			}
+		}
 	}
-	size, _ := strconv.ParseInt(found[1], 10, 64) // the largest number if it is too large
-	return size
+	lengths := hidden(h, "Content-Length")
+	return lengths == nil || lengths[0] == strconv.Itoa(size)
 }
 
 // rejectsCondition reports whether the conditions of a GET may be the reason for its status. The

@@ -208,27 +208,13 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 			return nil, errNotHTTP
 		case err != nil:
 			return nil, errors.Join(err, t.hop.wire.err)
-		case hidesCoding(answer.Header):
-			return nil, errNotHTTP
+		case hidden(answer.Header, "Transfer-Encoding") != nil, hidden(answer.Header, "Content-Encoding") != nil:
+			return nil, errNotHTTP // the body would stay coded
 		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
 			limited.N = math.MaxInt64
 			return answer, conn.SetDeadline(time.Time{})
 		}
 	}
-}
-
-// hidesCoding reports whether a blank follows the name of a header that says how to decode the body (RFC 9112
-// section 5.1). Package http takes it for another name, so the body would have the marks of the chunks.
-func hidesCoding(h http.Header) bool {
-	for name := range h {
-		switch plain := http.CanonicalHeaderKey(strings.TrimRight(name, " ")); plain {
-		case "Transfer-Encoding", "Content-Encoding":
-			if plain != name {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // beforeHTTP11 matches the versions before HTTP/1.1.
