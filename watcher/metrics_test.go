@@ -19,8 +19,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/annotation"
-	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/watcher"
@@ -137,16 +135,6 @@ func moves() []move {
 		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
 	}
 	restart := func(context.Context) { Expect(w.nats.Restart()).To(Succeed()) }
-	purge := func(ctx context.Context) {
-		w.wanted(ctx, "cm", "example.com")
-		stream := suitetest.Must(w.js.Stream(ctx, pipeline.Requests))
-		Expect(stream.Purge(ctx)).To(Succeed())
-	}
-	trespass := func(ctx context.Context) {
-		want := &v1.Want{Namespace: "elsewhere", Name: "cm", Key: "k", Url: "https://example.com"}
-		suitetest.Must(w.pipeline.PublishWant(ctx, want, 0))
-		Expect(w.nats.Restart()).To(Succeed())
-	}
 	return []move{
 		{"a new object", create, []string{
 			own + "watched_objects", own + "annotated_objects", own + "wanted_keys", own + `keys{state="pending"}`,
@@ -186,8 +174,6 @@ func moves() []move {
 			own + "publish_conflicts_total", `workqueue_retries_total{name="watcher"}`,
 		}},
 		{"a new session", restart, []string{own + "sessions_total"}},
-		{"a purge", purge, []string{own + "purges_total"}},
-		{"a want of another installation", trespass, []string{own + "out_of_scope_wants"}},
 	}
 }
 
@@ -288,8 +274,8 @@ var _ = Describe("The metrics of a watcher", func() {
 	It("all have a spec", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds", own+"watch_silence_seconds",
-			// See packages audit and reconcile.
-			own+"lost_keys_total", own+"events_over_budget_total")
+			// See packages audit, reconcile and session.
+			own+"lost_keys_total", own+"events_over_budget_total", own+"purges_total", own+"out_of_scope_wants")
 		for _, m := range moves() {
 			series = append(series, m.series...)
 		}

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gbytes"
 	"google.golang.org/protobuf/proto"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,24 +59,6 @@ var _ = Describe("A watcher that no longer watches a namespace", func() {
 		Expect(here.results()).To(BeEmpty())
 		Expect(after.Value(own + "out_of_scope_wants")()).To(BeZero())
 	})
-
-	DescribeTable("ignores wants that another watcher may have published, and counts and logs them once: from",
-		func(ctx SpecContext, publisher, reader string) {
-			before := here.watch(elected(publisher), watching(there))
-			there.satisfied(ctx, "cm", "example.com")
-			before.Stop()
-			after := here.watch(elected(reader), watching(here))
-			Eventually(after.Value(own + "out_of_scope_wants")).Should(BeEquivalentTo(1))
-			Eventually(after.Log).Should(gbytes.Say("ignoring wants of other installations"))
-			Expect(here.nats.Restart()).To(Succeed())
-			Eventually(after.Value(own + "sessions_total")).Should(BeEquivalentTo(2))
-			Expect(here.url(ctx, there.key("cm", "k"))()).NotTo(BeEmpty())
-			Expect(after.Log).NotTo(gbytes.Say("ignoring wants of other installations"))
-		},
-		Entry("another installation", "theirs", "ours"),
-		Entry("a watcher without an election", "", "ours"),
-		Entry("any watcher, if neither has an election", "", ""),
-	)
 })
 
 var _ = It("A forbidden namespace does not delay others after a restart, and keeps its wants until it can be read",

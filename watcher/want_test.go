@@ -2,7 +2,6 @@ package watcher_test
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -54,23 +53,6 @@ var _ = It("A key with an hourly refresh is not requested again if the machine's
 		natstest.AckRequests(GinkgoTB(), w.js)
 		Consistently(func() v1.Cause { return w.want(ctx, key)().GetCause() }).WithTimeout(time.Second).
 			Should(Equal(v1.Cause_CAUSE_NEW))
-	})
-
-var _ = It("A backlog of wants is limited until fetchers receive wants, and does not delay other namespaces",
-	func(ctx SpecContext) {
-		const most, workers = 512, 8
-		other := w.elsewhere(ctx)
-		pairs := ""
-		for n := range 64 {
-			pairs += fmt.Sprintf(" k%d=example.com", n)
-		}
-		w.createAll(ctx, 16, func(n int) string { return fmt.Sprintf("cm-%d", n) }, pairs)
-		w.watch(func(o *options) { o.config.Namespaces = []string{w.namespace, other.namespace} })
-		Eventually(w.sequence).Should(BeNumerically(">=", most))
-		Consistently(w.sequence).Should(BeNumerically("<", most+workers))
-		other.wanted(ctx, "cm", "example.com")
-		w.receive(ctx)
-		Eventually(w.sequence).Should(BeNumerically(">=", 16*64+1))
 	})
 
 // wanted creates a ConfigMap with the key k, and waits for its want.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,14 +54,6 @@ func (w *world) retracted(ctx context.Context, key pipeline.Key) func() bool {
 
 // sequence returns the last sequence of the stream of requests.
 func (w *world) sequence() uint64 { return natstest.State(GinkgoTB(), w.js, pipeline.Requests).LastSeq }
-
-// receive acknowledges all messages from now on, like fetchers.
-func (w *world) receive(ctx context.Context) {
-	GinkgoHelper()
-	consumer := suitetest.Must(w.js.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-	consuming := suitetest.Must(consumer.Consume(func(m jetstream.Msg) { _ = m.Ack() }))
-	DeferCleanup(consuming.Stop)
-}
 
 // results returns the pending results.
 func (w *world) results() (results []*v1.Result) {
@@ -157,21 +148,6 @@ func (w *world) create(ctx context.Context, name, value string, more ...func(*co
 		change(cm)
 	}
 	return suitetest.Must(w.maps().Create(ctx, cm, metav1.CreateOptions{FieldManager: somebody}))
-}
-
-// createAll creates ConfigMaps concurrently.
-func (w *world) createAll(ctx context.Context, count int, name func(n int) string, value string) {
-	GinkgoHelper()
-	var creating sync.WaitGroup
-	for first := range 8 {
-		creating.Go(func() {
-			defer GinkgoRecover()
-			for n := first; n < count; n += 8 {
-				w.create(ctx, name(n), value)
-			}
-		})
-	}
-	creating.Wait()
 }
 
 type object = map[string]any
