@@ -13,10 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Class is the class of a response of the API server, as in metric labels and logs.
-type Class string
+// Class is the class of a response of the API server, as in metric labels and logs: one of these, or the obstacle of a
+// plan.
+type Class = plan.Obstacle
 
 // Classes of a request that succeeded or needs the current object.
 const (
@@ -28,38 +30,19 @@ const (
 	Gone Class = "gone"
 )
 
-// Classes that concern this change only.
-const (
-	// Immutable means that the values cannot be changed.
-	Immutable Class = "immutable"
-	// TooLarge means that the values exceed a limit.
-	TooLarge Class = "too_large"
-	// ObjectTooLarge means that values and metadata together exceed a limit of the API server or of etcd.
-	ObjectTooLarge Class = "object_too_large"
-	// StatusTooLarge means that the annotations exceed their limit.
-	StatusTooLarge Class = "status_too_large"
-	// Rejected means that this change is refused, for example by an admission webhook.
-	Rejected Class = "rejected"
-	// Stripped means that admission removed the status from the patch, which was accepted otherwise.
-	Stripped Class = "stripped"
-)
-
 // Classes that concern all changes in a namespace, or everywhere.
 const (
 	// Forbidden means that the writer lacks a permission.
 	Forbidden Class = "forbidden"
 	// Unavailable means that the API server cannot serve any request now.
 	Unavailable Class = "unavailable"
-	// Failed means that the request failed, or was not answered in time. While the API server is ready, that is the
-	// fault of the object, for example of an admission webhook that is slow or broken.
-	Failed Class = "failed"
 )
 
 // Classes returns all classes.
 func Classes() []Class {
 	return []Class{
-		OK, Conflict, Gone, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected, Stripped, Forbidden,
-		Unavailable, Failed,
+		OK, Conflict, Gone, Forbidden, Unavailable, plan.Immutable, plan.TooLarge, plan.ObjectTooLarge,
+		plan.StatusTooLarge, plan.Rejected, plan.Stripped, plan.Failed,
 	}
 }
 
@@ -72,18 +55,18 @@ func Classify(err error) Class {
 	case err == nil:
 		return OK
 	case errors.Is(err, ErrStripped):
-		return Stripped
+		return plan.Stripped
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			return Failed
+			return plan.Failed
 		}
 		return Unavailable
 	}
 	s := answer.Status()
 	if byAdmission(s.Message) {
-		return Rejected // the webhook may choose any status code
+		return plan.Rejected // the webhook may choose any status code
 	}
 	switch s.Code {
 	case http.StatusConflict:
@@ -100,22 +83,22 @@ func Classify(err error) Class {
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
-		return ObjectTooLarge
+		return plan.ObjectTooLarge
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return Unavailable
 	case http.StatusRequestTimeout:
-		return Failed
+		return plan.Failed
 	}
 	switch {
 	case strings.Contains(s.Message, "etcdserver: request is too large"),
 		strings.Contains(s.Message, "trying to send message larger than max"):
-		return ObjectTooLarge
+		return plan.ObjectTooLarge
 	case s.Code >= http.StatusInternalServerError && RetryAfter(err) > 0:
 		return Unavailable
 	case s.Code >= http.StatusInternalServerError:
-		return Failed
+		return plan.Failed
 	}
-	return Rejected
+	return plan.Rejected
 }
 
 // byAdmission reports whether a webhook or policy refused the request, or the webhook failed. That concerns
@@ -137,13 +120,13 @@ func classifyForbidden(answer *apierrors.StatusError) Class {
 		strings.Contains(message, " cannot create resource "), byProxy(answer):
 		return Forbidden
 	}
-	return Rejected
+	return plan.Rejected
 }
 
 // classifyInvalid returns the class for the refused field.
 func classifyInvalid(s metav1.Status) Class {
 	if s.Details == nil {
-		return Rejected
+		return plan.Rejected
 	}
 	for _, cause := range s.Details.Causes {
 		tooLong := string(cause.Type) == string(field.ErrorTypeTooLong)
@@ -152,19 +135,19 @@ func classifyInvalid(s metav1.Status) Class {
 			return Conflict // another object has the name now
 		case "metadata.annotations":
 			if tooLong {
-				return StatusTooLarge
+				return plan.StatusTooLarge
 			}
 		case "data", "binaryData":
 			if strings.Contains(cause.Message, "field is immutable") {
-				return Immutable
+				return plan.Immutable
 			}
 		case "[]": // all values together
 			if tooLong {
-				return TooLarge
+				return plan.TooLarge
 			}
 		}
 	}
-	return Rejected
+	return plan.Rejected
 }
 
 // byProxy reports whether the response comes not from an API server but from a proxy, for example.

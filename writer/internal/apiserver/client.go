@@ -21,6 +21,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -66,7 +67,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if class := Classify(err); class != Unavailable && class != Failed {
+	if class := Classify(err); class != Unavailable && class != plan.Failed {
 		return nil
 	}
 	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {

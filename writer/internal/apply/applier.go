@@ -7,7 +7,6 @@ package apply
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/rs/zerolog"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -27,19 +25,9 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-const (
-	// maxTries is how often an object that keeps changing is planned and patched before its results are
-	// deferred.
-	maxTries = 10
-	// maxFaults is the number of failed requests in a row for one object, while the API server is ready, after which
-	// its results are given up. The audit requests them again at growing intervals.
-	maxFaults = 3
-	// conflictPause is the maximum pause between attempts.
-	conflictPause = 40 * time.Millisecond
-	// applyTimeout is the time limit of all requests for one batch. It is well below the time after
-	// which the message is delivered again.
-	applyTimeout = 22 * time.Second
-)
+// applyTimeout is the time limit of all requests for one batch. It is well below the time after
+// which the message is delivered again.
+const applyTimeout = 22 * time.Second
 
 // Config configures an Applier.
 type Config struct {
@@ -149,59 +137,4 @@ func (a *Applier) Apply(ctx context.Context, ref types.NamespacedName, items []p
 		}
 	}
 	return applied
-}
-
-func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
-	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{History: map[string][]byte{}}}
-}
-
-// run carries out plans until the API server accepts one.
-func (t *task) run(ctx context.Context) []Applied {
-	for range maxTries {
-		applied, done := t.attempt(ctx)
-		if done {
-			return applied
-		}
-		if t.known {
-			continue
-		}
-		select { // someone else is writing this object
-		case <-ctx.Done():
-			return t.deferAll("object changes faster than it can be patched, deferred")
-		case <-time.After(rand.N(conflictPause)):
-		}
-	}
-	t.deps.Metrics.exhausted.Inc()
-	return t.deferAll("object changes faster than it can be patched, deferred")
-}
-
-// expiring is a cache of limited size whose entries expire. A lost entry costs a read, a second Event, more attempts,
-// or a late failure in the status until the next fetch.
-type expiring[K comparable, V any] struct {
-	entries *cache.LRUExpireCache
-	ttl     time.Duration
-}
-
-// newExpiring returns an empty cache.
-func newExpiring[K comparable, V any](size int, ttl time.Duration) expiring[K, V] {
-	return expiring[K, V]{entries: cache.NewLRUExpireCache(size), ttl: ttl}
-}
-
-// Get returns the value of a key, or the zero value.
-func (e expiring[K, V]) Get(key K) V {
-	entry, _ := e.entries.Get(key)
-	value, _ := entry.(V)
-	return value
-}
-
-// Put sets the value of a key.
-func (e expiring[K, V]) Put(key K, value V) { e.entries.Add(key, value, e.ttl) }
-
-// Drop removes a key.
-func (e expiring[K, V]) Drop(key K) { e.entries.Remove(key) }
-
-// keyID identifies a key of a ConfigMap.
-type keyID struct {
-	UID types.UID
-	Key string
 }

@@ -2,16 +2,24 @@ package apply
 
 import (
 	"context"
-	"errors"
+	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/rs/zerolog"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
+)
+
+const (
+	// maxTries is how often an object that keeps changing is planned and patched before its results are
+	// deferred.
+	maxTries = 10
+	// conflictPause is the maximum pause between attempts.
+	conflictPause = 40 * time.Millisecond
 )
 
 // task is one batch for one object.
@@ -25,6 +33,10 @@ type task struct {
 	// known means that the object is good enough to plan for.
 	known  bool
 	memory plan.Memory
+}
+
+func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
+	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{History: map[string][]byte{}}}
 }
 
 // assumeObject chooses the newest object that needs no request: the cached one, or the one in the wants.
@@ -70,6 +82,26 @@ func (t *task) covers(version string) bool {
 	return true
 }
 
+// run carries out plans until the API server accepts one.
+func (t *task) run(ctx context.Context) []Applied {
+	for range maxTries {
+		applied, done := t.attempt(ctx)
+		if done {
+			return applied
+		}
+		if t.known {
+			continue
+		}
+		select { // someone else is writing this object
+		case <-ctx.Done():
+			return t.deferAll("object changes faster than it can be patched, deferred")
+		case <-time.After(rand.N(conflictPause)):
+		}
+	}
+	t.deps.Metrics.exhausted.Inc()
+	return t.deferAll("object changes faster than it can be patched, deferred")
+}
+
 // attempt plans and patches. It is not done if it must be repeated, with a newer object or a known obstacle.
 func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	p, err := t.plan(ctx)
@@ -83,7 +115,7 @@ func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	case full && len(t.items) > 1:
 		return t.oneByOne(ctx, true), true
 	case full: // the API server would refuse the patch
-		return t.handleRefusal(ctx, p, apiserver.StatusTooLarge, errNoRoom)
+		return t.handleRefusal(ctx, p, plan.StatusTooLarge, errNoRoom)
 	}
 	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
 		return t.overBudget(ctx, kind, short), true
@@ -96,7 +128,7 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 	switch class := apiserver.Classify(err); class {
 	case apiserver.OK:
 		return t.finish(ctx, p), true
-	case apiserver.Stripped:
+	case plan.Stripped:
 		t.deps.Breaker.Success(t.ref.Namespace)
 		return t.giveUp(ctx, err, t.refusal(class)), true
 	case apiserver.Conflict:
@@ -105,21 +137,18 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 	case apiserver.Gone:
 		t.setObject(nil)
 		return nil, false
-	case apiserver.StatusTooLarge:
+	case plan.StatusTooLarge:
 		if t.object.Freshness != plan.Live {
 			t.forget() // the live object shows how much room is left
 			return nil, false
 		}
 		return t.handleRefusal(ctx, p, class, err)
-	case apiserver.Immutable, apiserver.TooLarge, apiserver.ObjectTooLarge, apiserver.Rejected:
+	case plan.Immutable, plan.TooLarge, plan.ObjectTooLarge, plan.Rejected:
 		return t.handleRefusal(ctx, p, class, err)
 	default:
 		return t.handleFailure(ctx, err), true
 	}
 }
-
-// errNoRoom stands for the refusal of a patch that is not even sent.
-var errNoRoom = errors.New("the annotations leave no room for a status")
 
 // oneByOne applies items one by one, oldest fence first, so that a refused one does not hold up the others. live
 // means that the object was just read.
@@ -183,78 +212,11 @@ func (t *task) confirmations() map[string]plan.Confirmation {
 	return found
 }
 
-// handleRefusal handles a refused patch. The API server may still accept the status, so the next
-// attempt only reports the obstacle there.
-func (t *task) handleRefusal(ctx context.Context, p plan.Plan, by apiserver.Class, err error) ([]Applied, bool) {
-	if len(t.items) > 1 {
-		return t.oneByOne(ctx, false), true
-	}
-	if t.memory.Obstacle == "" && !t.object.Immutable && len(p.Values) > 0 {
-		t.memory.Obstacle = by
-		return nil, false
-	}
-	t.deps.Breaker.Success(t.ref.Namespace)
-	return t.giveUp(ctx, err, t.refusal(by)), true
-}
-
-// refusal returns the Event for each item that the API server refuses.
-func (t *task) refusal(by apiserver.Class) func(plan.Item) plan.Event {
-	return func(item plan.Item) plan.Event { return plan.Refusal(t.object, item, by) }
-}
-
-// giveUp acknowledges results that cannot even be recorded in the status, and emits one Event. The
-// audit requests their keys again, at growing intervals.
-func (t *task) giveUp(ctx context.Context, err error, eventFor func(plan.Item) plan.Event) []Applied {
-	for _, item := range t.items {
-		uid := types.UID(item.Result.GetWant().GetUid())
-		if !item.OfObject() {
-			t.unwritable.Put(keyIDOf(item), true)
-		}
-		// emitEvents also returns true if Events are forbidden. Then the log is the only report.
-		if written, _ := t.emitEvents(ctx, item, uid, []plan.Event{eventFor(item)}); written {
-			t.resultLine(item, zerolog.WarnLevel, plan.Refused).Err(err).Msg("refused: by the API server")
-		}
-	}
-	return slices.Repeat([]Applied{{Outcome: plan.Refused}}, len(t.items))
-}
-
 // deferAll acknowledges results whose write failed for a reason that is not theirs, such as conflicts. The watcher's
 // audit asks for them again.
 func (t *task) deferAll(why string) []Applied {
 	t.resultLine(t.items[0], zerolog.WarnLevel, plan.Deferred).Int("results", len(t.items)).Msg(why)
 	return slices.Repeat([]Applied{{Outcome: plan.Deferred}}, len(t.items))
-}
-
-// handleFailure handles a failed read, or a patch that failed for a reason other than its content.
-func (t *task) handleFailure(ctx context.Context, err error) []Applied {
-	switch apiserver.Classify(err) {
-	case apiserver.Forbidden:
-		t.deps.Breaker.Deny(t.ref.Namespace, err)
-		noToken := apierrors.IsUnauthorized(err)
-		return t.giveUp(ctx, err, func(i plan.Item) plan.Event { return plan.Denial(i, noToken) })
-	case apiserver.Unavailable, apiserver.Failed:
-		faults, down := t.faults.Get(t.ref)+1, t.serverFault(ctx, err) && !t.deps.Breaker.Allows()
-		if !down {
-			t.faults.Put(t.ref, faults)
-		}
-		if down || faults < maxFaults {
-			return slices.Repeat([]Applied{{After: apiserver.RetryAfter(err)}}, len(t.items))
-		}
-		return t.giveUp(ctx, err, t.refusal(apiserver.Failed))
-	default:
-		t.resultLine(t.items[0], zerolog.WarnLevel, plan.Refused).Err(err).Msg("object cannot be read")
-		return slices.Repeat([]Applied{{Outcome: plan.Refused}}, len(t.items))
-	}
-}
-
-// serverFault reports whether the API server is the reason for a failed request, and tells the breaker. If it is ready,
-// the object is the reason.
-func (t *task) serverFault(ctx context.Context, err error) bool {
-	if apiserver.Classify(err) == apiserver.Failed && t.deps.Client.Probe(context.WithoutCancel(ctx)) == nil {
-		return false
-	}
-	t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))
-	return true
 }
 
 // finish emits the Events and logs the decisions of a completed plan.
@@ -284,20 +246,4 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 		t.logResult(t.items[i], d)
 	}
 	return applied
-}
-
-// keyIDOf returns the key of an item.
-func keyIDOf(i plan.Item) keyID {
-	return keyID{UID: types.UID(i.Result.GetWant().GetUid()), Key: i.Key.Key}
-}
-
-// endsRefusal reports whether an item wrote a value that this process reported as unwritable. The
-// status does not show that.
-func (t *task) endsRefusal(item plan.Item, d plan.Decision) bool {
-	good := item.Result.GetContent() != nil || item.Result.GetUnmodified() != nil
-	if !good || d.Outcome != plan.Written || !t.unwritable.Get(keyIDOf(item)) {
-		return false
-	}
-	t.unwritable.Drop(keyIDOf(item))
-	return len(d.Events) == 0
 }

@@ -15,7 +15,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -126,8 +125,8 @@ func TestEntryOfAStaleKey(t *testing.T) {
 
 // The status explains an obstacle in the words of the Event.
 func TestEntryOfAnObstacle(t *testing.T) {
-	for obstacle, gaveUp := range map[apiserver.Class]bool{
-		apiserver.Immutable: true, apiserver.TooLarge: true, apiserver.Rejected: false,
+	for obstacle, gaveUp := range map[plan.Obstacle]bool{
+		plan.Immutable: true, plan.TooLarge: true, plan.Rejected: false,
 	} {
 		before := failing(status.Entry{}, "Timeout")
 		before.GaveUp = true
@@ -156,11 +155,11 @@ func TestOccurrences(t *testing.T) {
 		"kept":          of(shared.noted(wrote("a")), reconcile()),
 		"kept, written since": of(shared.noted(status.Entry{URL: theURL, SHA256: digest("a"), Fence: fence(6)}),
 			reconcile()),
-		"rejected":              plan.Refusal(held, content(7, "b"), apiserver.Rejected).Occurrence,
-		"rejected, other URL":   plan.Refusal(held, otherURL, apiserver.Rejected).Occurrence,
-		"rejected, other key":   plan.Refusal(held, otherKey, apiserver.Rejected).Occurrence,
-		"rejected after a body": plan.Refusal(later, content(7, "b"), apiserver.Rejected).Occurrence,
-		"no room":               plan.Refusal(held, content(7, "b"), apiserver.StatusTooLarge).Occurrence,
+		"rejected":              plan.Refusal(held, content(7, "b"), plan.Rejected).Occurrence,
+		"rejected, other URL":   plan.Refusal(held, otherURL, plan.Rejected).Occurrence,
+		"rejected, other key":   plan.Refusal(held, otherKey, plan.Rejected).Occurrence,
+		"rejected after a body": plan.Refusal(later, content(7, "b"), plan.Rejected).Occurrence,
+		"no room":               plan.Refusal(held, content(7, "b"), plan.StatusTooLarge).Occurrence,
 		"budget":                plan.OverBudget(held, content(7, "b")).Occurrence,
 		"budget, other key":     plan.OverBudget(held, otherKey).Occurrence,
 		"budget after a body":   plan.OverBudget(later, content(7, "b")).Occurrence,
@@ -168,8 +167,8 @@ func TestOccurrences(t *testing.T) {
 	NewWithT(t).Expect(slices.Compact(slices.Sorted(maps.Values(all)))).To(HaveLen(len(all)), "distinct occurrences")
 	for name, again := range map[string]string{
 		"tried":    of(asking(), failed(8, badStatus)),
-		"rejected": plan.Refusal(held, content(9, "c"), apiserver.Rejected).Occurrence,
-		"no room":  plan.Refusal(held, content(9, "c"), apiserver.StatusTooLarge).Occurrence,
+		"rejected": plan.Refusal(held, content(9, "c"), plan.Rejected).Occurrence,
+		"no room":  plan.Refusal(held, content(9, "c"), plan.StatusTooLarge).Occurrence,
 		"budget":   plan.OverBudget(held, content(9, "c")).Occurrence,
 	} {
 		NewWithT(t).Expect(again).To(Equal(all[name]), name)

@@ -19,7 +19,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -122,13 +121,13 @@ func ofWrites(t *testing.T) []plan.Event {
 		of(pinnedKey, body), of(found, reconcile()),
 		of(asking().noted(failing(wrote("a"), "Timeout")), body),
 		of(asking().ownedBy("person"), body),
-		of(asking().behind(apiserver.Immutable), body),
-		of(asking().behind(apiserver.TooLarge), body),
-		of(asking().noted(wrote("a")).behind(apiserver.Rejected), body),
+		of(asking().behind(plan.Immutable), body),
+		of(asking().behind(plan.TooLarge), body),
+		of(asking().noted(wrote("a")).behind(plan.Rejected), body),
 		of(noLonger, reconcile()),
-		plan.Refusal(object.Object, reconcile(), apiserver.Rejected),
+		plan.Refusal(object.Object, reconcile(), plan.Rejected),
 		plan.Denial(reconcile(), false), plan.Denial(reconcile(), true),
-		plan.Refusal(object.Object, body, apiserver.Rejected), plan.Refusal(object.Object, body, apiserver.StatusTooLarge),
+		plan.Refusal(object.Object, body, plan.Rejected), plan.Refusal(object.Object, body, plan.StatusTooLarge),
 		plan.Denial(body, false), plan.OverBudget(object.Object, body), plan.Recovered(body),
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // failure handles a failed fetch. It never touches a value.
@@ -76,9 +75,9 @@ func explain(i Item, f *v1.Failure, since time.Time) *status.Explanation {
 
 // refusals are the failure classes of bodies that an object cannot hold. Other obstacles are of class
 // failure.WriteFailed.
-var refusals = map[apiserver.Class]v1.FailureClass{
-	apiserver.Immutable: failure.Immutable, apiserver.TooLarge: failure.BodyTooLarge,
-	apiserver.ObjectTooLarge: failure.BodyTooLarge,
+var refusals = map[Obstacle]v1.FailureClass{
+	Immutable: failure.Immutable, TooLarge: failure.BodyTooLarge,
+	ObjectTooLarge: failure.BodyTooLarge,
 }
 
 // recordRefusal records that the API server refuses a body.

@@ -17,7 +17,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -43,7 +42,7 @@ type fixture struct {
 	status    map[string]status.Entry
 	freshness plan.Freshness
 	// obstacle is the refusal that the API server reported.
-	obstacle apiserver.Class
+	obstacle plan.Obstacle
 	// history has bodies by digest.
 	history map[string][]byte
 }
@@ -139,7 +138,7 @@ func (f fixture) seen(freshness plan.Freshness) fixture {
 	return f
 }
 
-func (f fixture) behind(obstacle apiserver.Class) fixture {
+func (f fixture) behind(obstacle plan.Obstacle) fixture {
 	f.obstacle = obstacle
 	return f
 }

@@ -1,13 +1,13 @@
 package plan
 
 import (
+	"strconv"
 	"time"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Reasons returns the reasons of all Events of the writer.
@@ -73,9 +73,9 @@ func failureNote(i Item, f *v1.Failure, entry status.Entry) string {
 }
 
 // obstacleNote says why a body was not written.
-func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
+func obstacleNote(i Item, entry status.Entry, by Obstacle) string {
 	key, class := i.Key.Key, failure.ClassOf(entry.Error)
-	if i.OfObject() && by != apiserver.Stripped {
+	if i.OfObject() && by != Stripped {
 		return "the API server refused to update curl-status or to remove keys, perhaps by an admission policy or " +
 			"webhook; retrying"
 	}
@@ -86,13 +86,13 @@ func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
 		return note
 	case class == failure.ContentRejected:
 		return sentence.BecomesHTML(i.url(), key)
-	case class == failure.WriteFailed && by == apiserver.Stripped:
+	case class == failure.WriteFailed && by == Stripped:
 		return sentence.Stripped
-	case class == failure.WriteFailed && by == apiserver.Failed:
+	case class == failure.WriteFailed && by == Failed:
 		return sentence.Failed + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
-	case class == failure.BodyTooLarge && by == apiserver.ObjectTooLarge:
+	case class == failure.BodyTooLarge && by == ObjectTooLarge:
 		return sentence.ObjectTooLarge(key, size) + "; " + sentence.Value(key, entry.HasBody())
-	case class == failure.WriteFailed && by == apiserver.StatusTooLarge:
+	case class == failure.WriteFailed && by == StatusTooLarge:
 		return sentence.NoRoom + "; " + sentence.Value(key, entry.HasBody()) + "; shorten or remove an annotation"
 	case class == failure.WriteFailed:
 		return note + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
@@ -103,7 +103,7 @@ func obstacleNote(i Item, entry status.Entry, by apiserver.Class) string {
 
 // Refusal returns the Event for an item that the API server refuses, even as a failure in the status. The
 // status has no start of the failure, so it counts as the same problem until the status or the obstacle changes.
-func Refusal(o *Object, i Item, by apiserver.Class) Event {
+func Refusal(o *Object, i Item, by Obstacle) Event {
 	var recorded status.Entry
 	if o != nil { // nil: it could not be read
 		recorded = o.Status.Keys[i.Key.Key]
@@ -138,4 +138,20 @@ func OverBudget(o *Object, i Item) Event {
 		"the namespace exceeded its write budget; "+sentence.Value(i.Key.Key, entry.HasBody())+"; retrying later")
 	event.Occurrence = "budget\x00" + i.Key.Key + "\x00" + recorded.Fence.String()
 	return event
+}
+
+// occurrence identifies a failing state. It is the same in each replica and each time that the state is
+// reported. For a foreign key the watcher, which usually sees it first, uses the same one.
+func occurrence(key string, entry status.Entry) string {
+	if entry.Error == failure.Reason(failure.KeyExists) {
+		return key
+	}
+	name := key + "\x00" + entry.FailingURL() + "\x00" + entry.Since.Format(time.RFC3339)
+	if entry.GaveUp {
+		name += "\x00gave up\x00" + strconv.Itoa(int(entry.Why().HTTPStatus))
+		if number := entry.Why().Rule; number > 0 {
+			name += "\x00rule " + strconv.Itoa(int(number))
+		}
+	}
+	return name
 }

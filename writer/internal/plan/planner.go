@@ -9,7 +9,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 )
 
 // Planner makes plans.
@@ -22,7 +21,7 @@ type Planner struct {
 type Memory struct {
 	// Obstacle is the class of an earlier refusal of values by the API server (empty: none). The status may still be
 	// writable.
-	Obstacle apiserver.Class
+	Obstacle Obstacle
 	// History has what the history returned for each digest: nil if it has no such body.
 	History map[string][]byte
 	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
@@ -43,7 +42,7 @@ func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need)
 		planner: planner, object: object, memory: m, status: object.Status.Clone(), values: map[string]*Value{},
 	}
 	if object.Immutable {
-		b.memory.Obstacle = apiserver.Immutable
+		b.memory.Obstacle = Immutable
 	}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])

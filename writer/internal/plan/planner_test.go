@@ -16,7 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -346,7 +345,7 @@ func TestPlan(t *testing.T) {
 			fromHistory(hourly.ownedBy(theirs).noted(offered(wrote("a")))), b6, writes("a", stillOffered, "Pinned"),
 		},
 		"pinned, reconcile refused": {
-			fromHistory(hourly.wrote("b").behind(apiserver.Rejected)), content(6, "c"), refused("b", "WriteFailed", 5),
+			fromHistory(hourly.wrote("b").behind(plan.Rejected)), content(6, "c"), refused("b", "WriteFailed", 5),
 		},
 		"pinned, one too many for the history": {full, content(6, "c"), expectation{outcome: plan.Deferred}},
 		"pinned, not in the history, mismatch": {pinned.wrote("b"), mismatch, fails("b", "DigestMismatch")},
@@ -373,19 +372,19 @@ func TestPlan(t *testing.T) {
 		"removed, unknown":            {moved.unrecorded().wrote("a"), reconcile(), needsValues},
 		"removed, unknown, as ours":   {moved.unrecorded().wrote("a").holding("a"), reconcile(), removes},
 		"removed, unknown, edited":    {moved.unrecorded().wrote("a").holding("edit"), reconcile(), drops},
-		"removed from an immutable":   {moved.ownedBy(ours).wrote("a").behind(apiserver.Immutable), reconcile(), keepsIt},
+		"removed from an immutable":   {moved.ownedBy(ours).wrote("a").behind(plan.Immutable), reconcile(), keepsIt},
 		"removed, never ours":         {unasked.ownedBy(theirs), reconcile(), unchanged},
 
 		// Changes that the API server refuses.
-		"immutable":                {asking().behind(apiserver.Immutable), b6, refused("", "Immutable", 6)},
-		"immutable, known":         {absent.failing("Immutable").behind(apiserver.Immutable), b6, refuses},
-		"immutable, same body":     {mine.wrote("a").behind(apiserver.Immutable), a6, unchanged},
-		"immutable, from new URL":  {mine.noted(oldURL).behind(apiserver.Immutable), a6, keeps("a")},
-		"immutable, failure":       {asking().behind(apiserver.Immutable), bad6, fails("", "BadStatus")},
-		"too large":                {mine.wrote("a").behind(apiserver.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
-		"too large, fetched":       {absent.noted(longFetch).behind(apiserver.TooLarge), b6, refused("", "BodyTooLarge", 6)},
-		"rejected":                 {mine.wrote("a").behind(apiserver.Rejected), b6, refused("a", "WriteFailed", 5)},
-		"rejected, known":          {mine.noted(rejectedBefore).behind(apiserver.Rejected), b6, tells},
+		"immutable":                {asking().behind(plan.Immutable), b6, refused("", "Immutable", 6)},
+		"immutable, known":         {absent.failing("Immutable").behind(plan.Immutable), b6, refuses},
+		"immutable, same body":     {mine.wrote("a").behind(plan.Immutable), a6, unchanged},
+		"immutable, from new URL":  {mine.noted(oldURL).behind(plan.Immutable), a6, keeps("a")},
+		"immutable, failure":       {asking().behind(plan.Immutable), bad6, fails("", "BadStatus")},
+		"too large":                {mine.wrote("a").behind(plan.TooLarge), b6, refused("a", "BodyTooLarge", 6)},
+		"too large, fetched":       {absent.noted(longFetch).behind(plan.TooLarge), b6, refused("", "BodyTooLarge", 6)},
+		"rejected":                 {mine.wrote("a").behind(plan.Rejected), b6, refused("a", "WriteFailed", 5)},
+		"rejected, known":          {mine.noted(rejectedBefore).behind(plan.Rejected), b6, tells},
 		"accepted after rejection": {mine.noted(rejectedBefore), b6, puts("b", "Recovered")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/status"
-	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
@@ -56,7 +55,7 @@ func TestProblems(t *testing.T) {
 			annotated(annotation.StatusKey, held("other")), plan.Late, "-", noon},
 		"while left out":      {wrong.labelled("reconciler", "ignore"), plan.Late, "-", noon},
 		"of an older reading": {wrong.seen(plan.FromPatch), plan.Written, formatSentence, noon},
-		"of an immutable one": {wrong.behind(apiserver.Immutable), plan.Written, formatSentence, noon},
+		"of an immutable one": {wrong.behind(plan.Immutable), plan.Written, formatSentence, noon},
 		"of an unknown option": {asking().annotated("x-kv8s.io/curl-refrsh", "1h"), plan.Written, "annotation " +
 			"x-kv8s.io/curl-refrsh is unknown and has no effect; did you mean curl-refresh?", noon},
 	} {
@@ -259,7 +258,7 @@ func TestRepeatedEventsAreTheSame(t *testing.T) {
 		"failure":  {asking(), failed(6, badStatus)},
 		"recovery": {asking().failing("Timeout"), content(6, "b")},
 		"foreign":  {asking().ownedBy("person"), content(6, "b")},
-		"refused":  {asking().behind(apiserver.Immutable), content(6, "b")},
+		"refused":  {asking().behind(plan.Immutable), content(6, "b")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, s := planned(t, tt.object.object(), tt.item)
