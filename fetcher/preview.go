@@ -25,7 +25,7 @@ type Preview struct {
 	// Size and SHA256 describe the body, if there is one.
 	Size   int
 	SHA256 string
-	// Hops are the requests of the GET and their responses, as in get.WithHops.
+	// Hops are the requests of the GET and their responses, as in get.Observer.
 	Hops [][2]string
 	// Outcome is that of the rules and the selection on the body.
 	Outcome rule.Evaluation
@@ -52,7 +52,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if r.Offline {
 		cfg.Egress.ProxyResolves, cfg.Egress.DirectHosts = true, nil
 	}
-	gate, client, err := newGetter(cfg, zerolog.Nop(), nil, nil)
+	gate, client, err := newGetter(cfg, zerolog.Nop(), nil)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -67,10 +67,10 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if !r.Fetch || !preview.Allowed {
 		return preview, nil
 	}
-	ctx = get.WithHops(ctx, func(sent, received string) {
+	observer := &get.Observer{Hop: func(sent, received string) {
 		preview.Hops = append(preview.Hops, [2]string{sent, received})
-	})
-	response, err := client.Do(ctx, get.Request{URL: r.URL, Namespace: r.Namespace})
+	}}
+	response, err := client.Do(ctx, get.Request{URL: r.URL, Namespace: r.Namespace, Observer: observer})
 	var failed *get.Error
 	switch {
 	case errors.As(err, &failed):

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
@@ -32,7 +32,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	slots := throttle.New(cfg.Throttle)
 	metrics := newMetrics(metric.New(rt.Metrics, "fetcher"), cfg, slots)
 	changed, report := make(chan struct{}, 1), reload.Report(rt.Log)
-	_, client, err := newGetter(cfg, rt.Log, metrics.ObservePhase, func(path string, err error) {
+	_, client, err := newGetter(cfg, rt.Log, func(path string, err error) {
 		if report(path, err); err == nil {
 			select {
 			case changed <- struct{}{}:
@@ -56,34 +56,30 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 
 	// Files are reloaded until the last GET has ended.
 	reloading, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var group errgroup.Group
-	group.Go(func() error { return client.Run(reloading) })
-	group.Go(func() error { return signatures.Run(reloading, reload.Report(rt.Log)) })
-	group.Go(func() error {
-		clock.Run(reloading, func(ctx context.Context) (time.Time, error) { return brokerTime(ctx, rt) })
-		return nil
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { client.Run(reloading) })
+	group.Go(func() { signatures.Run(reloading, report) })
+	group.Go(func() {
+		clock.Run(reloading, func(ctx context.Context) (time.Time, error) { return askTime(ctx, rt) })
 	})
-	defer context.AfterFunc(ctx, slots.Stop)()
-	rt.Started()
-	group.Go(func() error {
+	group.Go(func() {
 		if clock.Wait(reloading.Done()) {
 			handler.RetryOnChange(reloading, changed)
 		}
-		return nil
 	})
-	group.Go(func() error {
-		defer stop()
-		err := pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
-			Stream:      pipeline.Requests,
-			Consumer:    pipeline.FetcherConsumer,
-			Concurrency: cfg.Throttle.Slots,
-			State:       rt.ConsumerHealth("requests"),
-			Observe:     handler.Observe,
-		}, timed(clock, handler.Handle))
-		slots.Stop() // waits for started keys
-		return err
-	})
-	return group.Wait()
+	defer context.AfterFunc(ctx, slots.Stop)()
+	rt.Started()
+	err = pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+		Stream:      pipeline.Requests,
+		Consumer:    pipeline.FetcherConsumer,
+		Concurrency: cfg.Throttle.Slots,
+		State:       rt.ConsumerHealth("requests"),
+		Observe:     handler.Observe,
+	}, timed(clock, handler.Handle))
+	slots.Stop() // waits for started keys
+	return err
 }
 
 // timed delays handling until the broker's time is known.
@@ -96,9 +92,7 @@ func timed(clock *pipeline.Clock, handle pipeline.Handler) pipeline.Handler {
 	}
 }
 
-func newGetter(
-	cfg Config, log zerolog.Logger, observe func(context.Context, get.Phase, time.Duration), onReload func(string, error),
-) (*egress.Gate, *get.Client, error) {
+func newGetter(cfg Config, log zerolog.Logger, onReload func(string, error)) (*egress.Gate, *get.Client, error) {
 	if proxy, err := cfg.Get.ProxyURL(); err == nil && proxy != nil {
 		if host, err := egress.ParsePattern(proxy.Hostname()); err == nil {
 			// Tenants cannot fetch from the proxy itself.
@@ -115,12 +109,12 @@ func newGetter(
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := get.New(cfg.Get, get.Deps{Gate: gate, Observe: observe, OnReload: onReload})
+	client, err := get.New(cfg.Get, get.Deps{Gate: gate, OnReload: onReload})
 	return gate, client, err
 }
 
-// brokerTime returns the broker's current time.
-func brokerTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
+// askTime asks the broker for its time.
+func askTime(ctx context.Context, rt *process.Runtime) (time.Time, error) {
 	consumer, err := rt.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer)
 	if err != nil {
 		return time.Time{}, err

@@ -3,10 +3,10 @@ package writer
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -54,20 +54,17 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		breaking.Run(ctx)
-		return nil
-	})
-	group.Go(func() error { return signatures.Run(ctx, reload.Report(rt.Log)) })
-	group.Go(func() error {
-		defer applier.Wait()
-		return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
-			Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
-			Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,
-		}, applier.Handle)
-	})
-	return group.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop()
+	group.Go(func() { breaking.Run(ctx) })
+	group.Go(func() { signatures.Run(ctx, reload.Report(rt.Log)) })
+	defer applier.Wait()
+	return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+		Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
+		Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,
+	}, applier.Handle)
 }
 
 func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {

@@ -81,11 +81,10 @@ func LoadVerifier(file string) (*Verifier, error) {
 
 // Run reloads the keys when the file changes, until ctx is done. After a change it calls report with
 // the file and nil, or with the reason why the previous keys stay trusted.
-func (v *Verifier) Run(ctx context.Context, report func(path string, err error)) error {
+func (v *Verifier) Run(ctx context.Context, report func(path string, err error)) {
 	if v != nil {
 		reload.Run(ctx, nil, func() { v.file.Poll(report) })
 	}
-	return nil
 }
 
 // parseKeys parses the content of a file of public keys.

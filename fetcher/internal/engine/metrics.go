@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -92,9 +91,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 	}
 }
 
-// ObservePhase observes a phase of a GET, whose end becomes an event of the span in ctx.
-func (m *Metrics) ObservePhase(ctx context.Context, p get.Phase, d time.Duration) {
-	trace.SpanFromContext(ctx).AddEvent(string(p))
+// observePhase observes a phase of a GET, whose end becomes an event of the span.
+func (m *Metrics) observePhase(span trace.Span, p get.Phase, d time.Duration) {
+	span.AddEvent(string(p))
 	m.phases.WithLabelValues(string(p)).Observe(d.Seconds())
 }
 

@@ -161,10 +161,11 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 		return sharedcall.Result[attemptEnd]{Value: queuedFor(*obstacle)}
 	}
 	defer a.ticket.Release()
-	decoding := get.WithDecoding(ctx, func(took time.Duration) {
-		e.processing.Spend(a.key.Namespace, int64(took))
-	})
-	response, err := e.deps.Getter.Do(decoding, r)
+	r.Observer = &get.Observer{
+		Phase:   func(p get.Phase, took time.Duration) { e.deps.Metrics.observePhase(a.span, p, took) },
+		Decoded: func(took time.Duration) { e.processing.Spend(a.key.Namespace, int64(took)) },
+	}
+	response, err := e.deps.Getter.Do(ctx, r)
 	observeLoad(a.ticket, err)
 	end := responded(response)
 	if err != nil {

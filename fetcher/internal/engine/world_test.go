@@ -448,10 +448,10 @@ func (w *world) fetcher(change ...func(*fetcherOptions)) *fetcher {
 	}
 	gate := suitetest.Must(egress.New(o.egress, egress.Deps{}))
 	metrics := engine.NewMetrics(metric.New(o.registry, "fetcher"))
-	getter := suitetest.Must(get.New(o.get, get.Deps{Gate: gate, Observe: metrics.ObservePhase}))
+	getter := suitetest.Must(get.New(o.get, get.Deps{Gate: gate}))
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); _ = getter.Run(running) }()
+	go func() { defer close(ended); getter.Run(running) }()
 	DeferCleanup(func() { stop(); <-ended })
 	slots, log := throttle.New(o.limits), gbytes.NewBuffer()
 	e := engine.New(o.config, engine.Deps{

@@ -18,7 +18,7 @@ import (
 const snippetTimeout = time.Second
 
 // content reads the body of a 200.
-func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Response) (Response, error) {
+func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -33,12 +33,12 @@ func (x *exchange) content(ctx context.Context, u *url.URL, answer *http.Respons
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil {
-		body, err = decode(ctx, body, layers, limit)
+		body, err = x.decode(body, layers, limit)
 	}
 	if err != nil {
 		return Response{}, err
 	}
-	x.client.deps.Observe(ctx, phaseTransfer, time.Since(start))
+	x.request.Observer.phase(phaseTransfer, time.Since(start))
 	return Response{
 		Body:       body,
 		SHA256:     pipeline.Digest(body),
@@ -95,19 +95,11 @@ func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 	}
 }
 
-type decodingKey struct{}
-
-// WithDecoding returns a context with which Do reports how long it decoded a compressed body, even a bad one. A
-// server can make a megabyte take 0.1 s for each layer.
-func WithDecoding(ctx context.Context, report func(time.Duration)) context.Context {
-	return context.WithValue(ctx, decodingKey{}, report)
-}
-
 // decode removes layers of gzip from a body.
-func decode(ctx context.Context, body []byte, layers int, limit int64) (_ []byte, err error) {
-	if report, asked := ctx.Value(decodingKey{}).(func(time.Duration)); asked && layers > 0 {
+func (x *exchange) decode(body []byte, layers int, limit int64) (_ []byte, err error) {
+	if layers > 0 {
 		began := time.Now()
-		defer func() { report(time.Since(began)) }()
+		defer func() { x.request.Observer.decoded(time.Since(began)) }()
 	}
 	for range layers {
 		if body, err = gunzip(body, limit); err != nil {

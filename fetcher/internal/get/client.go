@@ -66,9 +66,6 @@ func (c *Config) ProxyURL() (*url.URL, error) {
 type Deps struct {
 	// Gate is the egress policy.
 	Gate *egress.Gate
-	// Observe receives the context of Do and the duration of each phase. Calls may overlap. A failed phase counts only
-	// towards the total. Nil means none.
-	Observe func(context.Context, Phase, time.Duration)
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
 	// OnReload is called for each new content of a file, such as the policy and the header file:
@@ -94,9 +91,6 @@ type Client struct {
 func New(cfg Config, deps Deps) (*Client, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
-	}
-	if deps.Observe == nil {
-		deps.Observe = func(context.Context, Phase, time.Duration) {}
 	}
 	c := &Client{cfg: cfg, deps: deps}
 	var errs [4]error
@@ -131,7 +125,7 @@ func parseBundle(pem []byte) (*x509.CertPool, error) {
 }
 
 // Run reloads the files and the file of the gate when they change, until ctx is done.
-func (c *Client) Run(ctx context.Context) error {
+func (c *Client) Run(ctx context.Context) {
 	reload.Run(ctx, c.deps.Ticks, func() {
 		c.deps.Gate.Poll(c.deps.OnReload)
 		c.roots.Poll(c.deps.OnReload)
@@ -141,7 +135,6 @@ func (c *Client) Run(ctx context.Context) error {
 			}
 		}
 	})
-	return nil
 }
 
 // isDirect reports whether a host is reached without a proxy.
@@ -178,6 +171,8 @@ type Request struct {
 	// Untrusted reports that the request may not come from the watcher. A hop that would carry
 	// credentials then fails instead.
 	Untrusted bool
+	// Observer is told about the GET. Nil means none.
+	Observer *Observer
 
 	// policy and grants replace Namespace in a resolved request. Hops use only these, so a
 	// concurrent reload cannot add credentials.

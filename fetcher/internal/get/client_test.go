@@ -26,18 +26,17 @@ var _ = Describe("a client", func() {
 			return counts
 		}
 		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		client := newClientOf(newGate(egress.Config{}), get.Deps{
-			Observe: func(_ context.Context, phase get.Phase, _ time.Duration) { heard <- phase },
-		})
+		observer := &get.Observer{Phase: func(phase get.Phase, _ time.Duration) { heard <- phase }}
+		client := newClient()
 		port := secureServer(ca, host, nil, redirectOr("hello", http.StatusOK))
 
-		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: httpsURL(port), Observer: observer})).Error().NotTo(HaveOccurred())
 		Expect(observed()).To(Equal(map[get.Phase]int{
 			"dns": 1, "connect": 1, "tls": 1, "first_byte": 1, "transfer": 1, "total": 1,
 		}))
 
-		Expect(client.Do(ctx, get.Request{URL: "http://10.0.0.1/"})).Error().To(HaveOccurred())
-		Expect(client.Do(ctx, get.Request{URL: httpsURL(port)})).Error().NotTo(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: "http://10.0.0.1/", Observer: observer})).Error().To(HaveOccurred())
+		Expect(client.Do(ctx, get.Request{URL: httpsURL(port), Observer: observer})).Error().NotTo(HaveOccurred())
 		Expect(observed()).To(Equal(map[get.Phase]int{
 			"dns": 2, "connect": 2, "tls": 2, "first_byte": 2, "transfer": 2, "total": 3,
 		}))

@@ -14,10 +14,10 @@ import (
 // the server's fault.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
-	defer func() { c.deps.Observe(ctx, phaseTotal, time.Since(start)) }()
+	defer func() { r.Observer.phase(phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: c.Resolve(r), hop: c.newHop(ctx)}
+	x := &exchange{client: c, request: c.Resolve(r), hop: new(hop)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
 	end := x.follow(timed)
@@ -148,7 +148,7 @@ func (x *exchange) conditional(u *url.URL) bool {
 
 // hopTo makes one request.
 func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
-	x.hop = x.client.newHop(ctx)
+	x.hop = &hop{observer: x.request.Observer}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
@@ -163,7 +163,7 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(ctx, u, answer)
+		response, err := x.content(u, answer)
 		return hopEnd{response: response, err: err}
 	case answer.StatusCode == http.StatusNotModified && x.conditional(u) && x.request.confirmed(answer.Header):
 		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}

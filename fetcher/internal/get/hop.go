@@ -1,7 +1,6 @@
 package get
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
@@ -35,10 +34,34 @@ func Phases() []Phase {
 	return []Phase{phaseDNS, phaseConnect, phaseTLS, phaseFirstByte, phaseTransfer, phaseTotal}
 }
 
+// Observer is told about a GET. Each function may be nil.
+type Observer struct {
+	// Phase receives the duration of each phase. Calls may overlap. A failed phase counts only towards the total.
+	Phase func(Phase, time.Duration)
+	// Decoded receives how long a compressed body was decoded, even a bad one. A server can make a megabyte take 0.1 s
+	// for each layer.
+	Decoded func(time.Duration)
+	// Hop receives each request and its response, for a person who looks for the cause of a failure: without queries
+	// and values of credentials, but with text of the server.
+	Hop func(sent, received string)
+}
+
+func (o *Observer) phase(p Phase, d time.Duration) {
+	if o != nil && o.Phase != nil {
+		o.Phase(p, d)
+	}
+}
+
+func (o *Observer) decoded(d time.Duration) {
+	if o != nil && o.Decoded != nil {
+		o.Decoded(d)
+	}
+}
+
 // hop is one request of a GET: what its connection saw, for the class of a failure, and when its phases began. Dials to
 // the addresses of a name run concurrently.
 type hop struct {
-	observe func(Phase, time.Duration)
+	observer *Observer
 
 	// responded reports whether a byte of a response was received.
 	responded bool
@@ -50,18 +73,13 @@ type hop struct {
 	begun sync.Map
 }
 
-// newHop returns a hop of the GET with this context.
-func (c *Client) newHop(ctx context.Context) *hop {
-	return &hop{observe: func(p Phase, d time.Duration) { c.deps.Observe(ctx, p, d) }}
-}
-
 // trace returns the hooks for the phases of a dial.
 func (h *hop) trace() *httptrace.ClientTrace {
 	begin := func(addr string) { h.begun.Store(addr, time.Now()) }
 	end := func(p Phase, addr string, err error) {
 		start, _ := h.begun.Load(addr)
 		if at, ok := start.(time.Time); ok && err == nil {
-			h.observe(p, time.Since(at))
+			h.observer.phase(p, time.Since(at))
 		}
 	}
 	return &httptrace.ClientTrace{
@@ -78,14 +96,6 @@ func (h *hop) wantsCertificate(cause error) bool {
 	return h.asked == failure.ClientCertificate || h.asked != 0 && alert(cause) != ""
 }
 
-type hopKey struct{}
-
-// WithHops returns a context with which Do reports each request and its response, for a person who looks for the
-// cause of a failure: without queries and values of credentials, but with text of the server.
-func WithHops(ctx context.Context, report func(sent, received string)) context.Context {
-	return context.WithValue(ctx, hopKey{}, report)
-}
-
 // shownHeaders are the headers of a response that decide, or that help to understand it.
 var shownHeaders = []string{
 	"Location", "Retry-After", "Content-Type", "Content-Length", "Content-Encoding", "Etag", "Last-Modified", "Date",
@@ -94,8 +104,7 @@ var shownHeaders = []string{
 
 // report reports a hop, if anyone asked. The answer may be nil.
 func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Response) {
-	report, asked := request.Context().Value(hopKey{}).(func(sent, received string))
-	if !asked {
+	if x.request.Observer == nil || x.request.Observer.Hop == nil {
 		return
 	}
 	sent, received := "GET "+hideQuery(textOf(u)), "no response"
@@ -115,7 +124,7 @@ func (x *exchange) report(request *http.Request, u *url.URL, answer *http.Respon
 			}
 		}
 	}
-	report(sent, received)
+	x.request.Observer.Hop(sent, received)
 }
 
 // hideQuery replaces a query by a mark. Unlike weburl.WithoutQuery it takes any text, such as a relative Location.

@@ -45,9 +45,10 @@ var _ = Describe("the sentence about a response", func() {
 			host, port, host, port, secret))
 		client := newClient()
 		var hops []string
-		hopping := get.WithHops(ctx, func(sent, received string) { hops = append(hops, sent, received) })
+		observer := &get.Observer{Hop: func(sent, received string) { hops = append(hops, sent, received) }}
 		credential := func(namespace, path string) string {
-			return errorOf(client.Do(hopping, get.Request{URL: urlOf(port, path), Namespace: namespace})).Credential
+			r := get.Request{URL: urlOf(port, path), Namespace: namespace, Observer: observer}
+			return errorOf(client.Do(ctx, r)).Credential
 		}
 		Expect(credential("team-a", "/{x}?q")).To(BeEmpty())
 		Expect(credential("team-b", "/")).NotTo(BeEmpty())

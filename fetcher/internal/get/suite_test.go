@@ -77,11 +77,11 @@ func newClientOf(gate *egress.Gate, deps get.Deps) *get.Client {
 	deps.Gate = gate
 	client := suitetest.Must(get.New(cfg, deps))
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- client.Run(ctx) }()
+	done := make(chan struct{})
+	go func() { defer close(done); client.Run(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		Eventually(done).Should(Receive(BeNil()))
+		Eventually(done).Should(BeClosed())
 	})
 	return client
 }

@@ -137,9 +137,8 @@ func (t *tokens) renew(ctx context.Context, c *Client) <-chan singleflight.Resul
 func (t *tokens) request(ctx context.Context, c *Client) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout/2)
 	defer cancel()
-	unobserved := &hop{observe: func(Phase, time.Duration) {}}
 	client := &http.Client{
-		Transport: &transport{client: c, policy: c.deps.Gate.For(""), hop: unobserved},
+		Transport: &transport{client: c, policy: c.deps.Gate.For(""), hop: new(hop)},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // a redirect would carry the client secret elsewhere
 		},

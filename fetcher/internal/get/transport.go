@@ -155,7 +155,7 @@ func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Confi
 	err := secured.HandshakeContext(ctx)
 	switch {
 	case err == nil:
-		t.hop.observe(phaseTLS, time.Since(start))
+		t.hop.observer.phase(phaseTLS, time.Since(start))
 		return &sealed{secured, t.hop.wire}, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -188,7 +188,7 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 		return nil, err
 	}
 	if r.Method != http.MethodConnect {
-		t.hop.observe(phaseFirstByte, time.Since(start))
+		t.hop.observer.phase(phaseFirstByte, time.Since(start))
 		t.hop.responded = true
 	}
 	if start, _ := reader.Peek(min(reader.Buffered(), h2FrameHeader)); isSettings(start) {
