@@ -240,7 +240,7 @@ generate: $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(HELM) ## Generate Go code 
 	@deploy/tools/generate-watchers $(CONTROLLER_GEN)
 	@deploy/tools/generate-chart $(HELM)
 	@deploy/tools/generate-recipes
-	@UPDATE_METRICS=1 $(SHARED_FLAGS) go test -count=1 ./deploy/local -ginkgo.focus 'page about metrics'
+	@UPDATE_METRICS=1 $(SHARED_FLAGS) go test -count=1 ./deploy/local/doctest -ginkgo.focus 'page about metrics'
 
 .PHONY: fmt
 fmt: $(BUF) $(GOLANGCI_LINT) ## Format Go and .proto files
@@ -265,7 +265,7 @@ verify: lint $(BUF) $(PROTOC_GEN_GO) $(CONTROLLER_GEN) $(ACTIONLINT) $(HELM) $(G
 	deploy/tools/generate-watchers $(CONTROLLER_GEN) --check
 	deploy/tools/generate-chart $(HELM) --check
 	deploy/tools/generate-recipes --check
-	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local -ginkgo.focus 'The pages'
+	$(SHARED_FLAGS) go test $(TEST_BUILD) -count=1 ./deploy/local/doctest -ginkgo.focus 'The pages'
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 	deploy/tools/verify-pins
 	deploy/tools/verify-modules $(MODULES)

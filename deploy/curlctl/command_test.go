@@ -70,7 +70,9 @@ var _ = Describe("The program", func() {
 		})
 		run := func(args ...string) result { return runAs(ctx, "curlctl", time.Now, args...) }
 		Expect(run("failures", "--context=ops").code).To(BeZero())
-		Expect(run("failures", "--context=bad").code).To(Equal(3))
+		bad := run("failures", "--context=bad")
+		Expect(bad.code).To(Equal(3))
+		Expect(bad.err).NotTo(ContainSubstring("wrong"), "the password")
 		Expect(run("failures", "--context=none").err).To(ContainSubstring(`unknown context "none"`))
 		selected := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "nats", "context.txt")
 		Expect(os.WriteFile(selected, []byte("ops"), 0o600)).To(Succeed())

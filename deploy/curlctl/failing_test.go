@@ -129,6 +129,11 @@ var _ = Describe("failing", func() {
 		}
 		Eventually(func() string { return w.ok(ctx, "failing", "-o", "name") }).Should(Equal("key/default/cm-000/my.data\n"))
 		Expect(w.ok(ctx, "failures", "-o", "json", "--name", "cm-001")).To(ContainSubstring(`"now": "recovered"`))
+		gets := site.gets.Load()
+		Expect(w.ok(ctx, "replay", "--name=cm-001")).To(Equal("Skipped 1 failure: recovered (--also-recovered replays " +
+			"them, too).\nReplayed none of 1 failure.\n"))
+		Expect(w.ok(ctx, "replay", "--name=cm-001", "--dry-run", "--also-recovered")).To(Equal("Would replay 1 failure.\n"))
+		Expect(site.gets.Load()).To(Equal(gets))
 		Expect(w.ok(ctx, "failures", "--limit=0", "-o", "json")).NotTo(ContainSubstring(`"now"`))
 	})
 })

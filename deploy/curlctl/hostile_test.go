@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,11 +61,8 @@ func hostileWorld(ctx context.Context) *world {
 			w.Namespace, w.Name, w.Key, w.Uid, w.Sha256 = text, text, text, text, text
 		}))
 	}
-	for _, subject := range []string{
-		pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}.WantSubject(),
-	} {
-		Expect(w.js.Publish(ctx, subject, []byte(steering))).Error().NotTo(HaveOccurred())
-	}
+	unread := pipeline.Key{Namespace: "ns", Name: "cm", Key: "unread" + steering}
+	Expect(w.js.Publish(ctx, unread.WantSubject(), []byte(steering))).Error().NotTo(HaveOccurred())
 	return w
 }
 
@@ -75,8 +73,8 @@ func (w *world) hostileFailure(ctx context.Context, key pipeline.Key, want *v1.W
 		Want: want, Subject: text, Traceparent: text, Snippet: []byte(text), LastFailedAt: timestamppb.Now(),
 		Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_BAD_STATUS, Host: text, StatusCode: 503},
 	}
-	Expect(w.js.Publish(ctx, key.DeadLetterSubject("Timeout", "host"+steering), marshal(letter))).Error().
-		NotTo(HaveOccurred())
+	payload := suitetest.Must(proto.Marshal(letter))
+	Expect(w.js.Publish(ctx, key.DeadLetterSubject("Timeout", "host"+steering), payload)).Error().NotTo(HaveOccurred())
 	for _, reason := range []string{"reason" + steering, "Timeout"} {
 		Expect(w.js.Publish(ctx, key.DeadLetterSubject(reason, "host"+steering), []byte(steering))).Error().
 			NotTo(HaveOccurred())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -164,20 +165,20 @@ var _ = Describe("replay", func() {
 
 	It("changes nothing in a dry run", func(ctx SpecContext) {
 		w.failing(ctx, cm(1), site.URL)
-		before := w.lastSequences(ctx)
+		before := w.lastSequences()
 		Expect(w.ok(ctx, "replay", "--all", "--dry-run")).To(Equal("Would replay 1 failure.\n"))
-		Expect(w.lastSequences(ctx)).To(Equal(before))
+		Expect(w.lastSequences()).To(Equal(before))
 	})
 
 	It("asks for confirmation above 100", func(ctx SpecContext) {
 		for i := range 101 {
 			w.failing(ctx, cm(i), site.URL)
 		}
-		before := w.lastSequences(ctx)
+		before := w.lastSequences()
 		r := w.run(ctx, "replay", "--all")
 		Expect(r.code).To(Equal(8))
 		Expect(r.err).To(ContainSubstring("--yes"))
-		Expect(w.lastSequences(ctx)).To(Equal(before))
+		Expect(w.lastSequences()).To(Equal(before))
 		Expect(w.ok(ctx, "replay", "--all", "--yes", "--rate=1000")).To(Equal("Replayed 101 failures.\n"))
 	})
 })
@@ -187,14 +188,14 @@ var _ = DescribeTable("An interrupt ends, with an error and exit code 6,", func(
 	for i := range 3 {
 		w.failing(spec, cm(i), "https://a.example.com/")
 	}
-	before := w.lastSequences(spec)
+	before := w.lastSequences()
 	ctx, interrupt := context.WithCancel(spec)
 	defer interrupt()
 	if slices.Contains(args, "--rate=1/m") { // after the first request
 		go func() {
 			defer GinkgoRecover()
 			defer interrupt()
-			Eventually(spec, func() []uint64 { return w.lastSequences(spec) }).ShouldNot(Equal(before))
+			Eventually(spec, w.lastSequences).ShouldNot(Equal(before))
 		}()
 	} else {
 		interrupt()
@@ -221,11 +222,10 @@ var _ = It("An interrupt without NATS is not reported as a lost connection", fun
 })
 
 // lastSequences returns the last sequences of the streams.
-func (w *world) lastSequences(ctx context.Context) (all []uint64) {
+func (w *world) lastSequences() (all []uint64) {
 	GinkgoHelper()
 	for _, name := range []string{pipeline.Requests, pipeline.Results, pipeline.DeadLetters} {
-		stream := suitetest.Must(w.js.Stream(ctx, name))
-		all = append(all, stream.CachedInfo().State.LastSeq)
+		all = append(all, natstest.State(GinkgoTB(), w.js, name).LastSeq)
 	}
 	return all
 }

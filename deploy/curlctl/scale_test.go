@@ -128,7 +128,7 @@ var _ = Describe("A long history", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		w = newWorld(ctx)
 		Expect(fill(w.js, w.epoch)).To(Succeed())
-		Eventually(func() uint64 { return w.lastSequences(ctx)[2] }).Should(BeEquivalentTo(manyFailures))
+		Eventually(func() uint64 { return w.lastSequences()[2] }).Should(BeEquivalentTo(manyFailures))
 	})
 
 	It("shows its first page quickly", func(ctx SpecContext) {

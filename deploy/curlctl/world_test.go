@@ -2,6 +2,7 @@ package curlctl_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,10 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/rs/zerolog"
 	"golang.org/x/tools/txtar"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
@@ -180,8 +177,7 @@ func (w *world) want(ctx context.Context, key pipeline.Key, url string, change .
 	if !errors.Is(err, pipeline.ErrNoMessage) {
 		Expect(err).NotTo(HaveOccurred())
 	}
-	sequence := suitetest.Must(w.client.PublishWant(ctx, want, last))
-	return want, sequence
+	return want, suitetest.Must(w.client.PublishWant(ctx, want, last))
 }
 
 // forget publishes a tombstone.
@@ -245,39 +241,19 @@ func (w *world) backlog(ctx context.Context, n int) {
 // failed returns the number of failures.
 func (w *world) failed(ctx context.Context) int {
 	GinkgoHelper()
-	n := 0
-	for _, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
-		Expect(err).NotTo(HaveOccurred())
-		n++
-	}
-	return n
+	return operate.Total(suitetest.Must(w.client.CountDeadLetters(ctx, operate.DeadLetterFilter{})))
 }
 
 // fetch runs a real fetcher until the spec ends or stop is called.
-func (w *world) fetch(change ...func(*fetcher.Config)) (stop func()) {
+func (w *world) fetch() (stop func()) {
 	GinkgoHelper()
 	cfg := fetcher.DefaultConfig()
 	cfg.Egress.AllowCIDRs = []string{"127.0.0.0/8"}
 	cfg.Engine.MaxAttempts, cfg.Engine.Retry.Base = 2, 50*time.Millisecond
-	for _, c := range change {
-		c(&cfg)
-	}
-	rt := process.Runtime{
-		Log: zerolog.New(GinkgoWriter), Health: process.NewHealth(), Metrics: prometheus.NewRegistry(),
-	}
-	broker := &process.NATSOptions{URL: w.connect[1], Dial: w.server.Dial()}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer GinkgoRecover()
-		Expect(rt.Run(ctx, "fetcher", broker, func(ctx context.Context, rt *process.Runtime) error {
-			return fetcher.Run(ctx, rt, cfg)
-		})).To(Succeed())
-	}()
-	stop = sync.OnceFunc(func() { cancel(); <-ended })
-	DeferCleanup(stop)
-	return stop
+	dial := func(o *nats.Options) error { return cmp.Or(w.server.Dial()(o), nats.UserInfo("app", "p")(o)) }
+	return suitetest.Serve("fetcher", dial, func(ctx context.Context, rt *process.Runtime) error {
+		return fetcher.Run(ctx, rt, cfg)
+	}).Stop
 }
 
 // origin is a web server. It responds with 503 until it is up, and with 429 and a pause of an hour while it is busy.
@@ -306,12 +282,6 @@ func newOrigin() *origin {
 	DeferCleanup(o.Close)
 	o.URL = strings.Replace(o.URL, "127.0.0.1", "localhost", 1)
 	return o
-}
-
-func marshal(m proto.Message) []byte {
-	GinkgoHelper()
-	data := suitetest.Must(proto.Marshal(m))
-	return data
 }
 
 func cm(n int) pipeline.Key {

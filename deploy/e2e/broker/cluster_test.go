@@ -205,19 +205,6 @@ var _ = Describe("A cluster of three brokers", func() {
 		}
 	})
 
-	It("fetches a key after the next audit if the consumer has passed its want", func(ctx SpecContext) {
-		b := runCluster(ctx)
-		w := env.World(ctx, world.Audited(world.Options{Broker: b.all(), AckWait: shortAckWait}))
-		Expect(w.Fetcher().Kill()).To(Succeed())
-		page := w.Origin.Page("/passed").Says("body")
-		cm := w.Create(ctx, "passed", world.Asking("mydata="+page.URL()))
-		consumer := suitetest.Must(w.JetStream.Consumer(ctx, pipeline.Requests, pipeline.FetcherConsumer))
-		passed := suitetest.Must(consumer.Next(jetstream.FetchMaxWait(10 * aWhile)))
-		Expect(passed.DoubleAck(ctx)).To(Succeed())
-		w.Fetcher().Restart(ctx)
-		cm.EventuallyHasData(ctx, "mydata", "body")
-	})
-
 	It("restores lost messages without a GET for held keys when leaders step down during audits", func(ctx SpecContext) {
 		b := runCluster(ctx)
 		w := env.World(ctx, world.Audited(world.Options{Broker: b.all()}))

@@ -4,7 +4,6 @@ package hostile_test
 
 import (
 	"context"
-	_ "embed" // the webhook and the policy
 	"fmt"
 	"slices"
 	"strings"
@@ -14,17 +13,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admission "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/hostile"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
-	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
@@ -133,34 +127,6 @@ var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOn
 			s.Restart(ctx)
 		}
 	})
-	It("while admission or metadata break the writes of 30 objects, and the writer stays ready", func(ctx SpecContext) {
-		DeferCleanup(clearAll)
-		breakWrites(ctx, a, brokenWrites(30))
-		ready := make(chan int, 1)
-		go func() {
-			n := 0
-			for range 100 {
-				if w.Writer().Ready(ctx) == nil {
-					n++
-				}
-				<-time.After(200 * time.Millisecond) // as long as two timeouts of the writer
-			}
-			ready <- n
-		}()
-		for len(ready) == 0 {
-			u, d := measure(ctx, w.World, control, other)
-			Expect(d).To(BeNumerically("<=", u+grace))
-		}
-		Expect(<-ready).To(Equal(100), "polls")
-		// A hanging write takes two time limits of the writer, and two of eight wait for a slot.
-		Eventually(func() []string {
-			missing := brokenWrites(30)
-			for _, e := range a.Events(ctx) {
-				missing = slices.DeleteFunc(missing, func(name string) bool { return name == e.Regarding.Name })
-			}
-			return missing
-		}).WithTimeout(patience).Should(BeEmpty(), "objects without an Event")
-	}, SpecTimeout(5*time.Minute))
 	It("without a failed audit, and within the memory limits of the chart", func(ctx SpecContext) {
 		Expect(w.Watcher().Log.Matching("audit could not read")).To(BeEmpty())
 		w.expectWithinMemory(ctx)
@@ -288,76 +254,4 @@ func (f *filler) start(ctx context.Context) (wait func() time.Duration) {
 // p90 returns the 90th percentile.
 func p90(took []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(took))[len(took)*9/10]
-}
-
-// admissionManifest has a webhook and a policy, with placeholders.
-//
-//go:embed admission.yaml
-var admissionManifest string
-
-// brokenWrites returns n names of objects for breakWrites, which begin with the way in which they break.
-func brokenWrites(n int) (names []string) {
-	for i := range n {
-		names = append(names, fmt.Sprintf("%s-%d", []string{"broken", "hanging", "stripped", "large"}[i%4], i))
-	}
-	return names
-}
-
-// breakWrites creates the named objects in the tenant's namespace. A webhook hangs for some and returns a patch that
-// does not apply for others, a policy removes curl-status, and the rest have too much metadata for their bodies.
-func breakWrites(ctx context.Context, a *hostile.Tenant, names []string) {
-	GinkgoHelper()
-	over := make(chan struct{})
-	address, bundle := kubetest.Webhook(GinkgoTB(), func(r *admission.AdmissionRequest) *admission.AdmissionResponse {
-		switch kind, _, _ := strings.Cut(r.Name, "-"); kind {
-		case "hanging":
-			<-over
-		case "broken":
-			return &admission.AdmissionResponse{
-				Allowed: true, PatchType: new(admission.PatchTypeJSONPatch),
-				Patch: []byte(`[{"op":"remove","path":"/spec/missing"}]`),
-			}
-		}
-		return nil
-	})
-	DeferCleanup(func() { close(over) })
-	manifest := strings.NewReplacer("NAMESPACE", a.Namespace, "ADDRESS", address, "BUNDLE", bundle).
-		Replace(admissionManifest)
-	Expect(controlplane.ApplyManifest(ctx, a.Cluster.Config, "e2e", "", []byte(manifest))).To(Succeed())
-	api, maps := a.Cluster.Client.AdmissionregistrationV1(), a.Cluster.Client.CoreV1().ConfigMaps(a.Namespace)
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(api.MutatingWebhookConfigurations().Delete(ctx, a.Namespace, metav1.DeleteOptions{})).To(Succeed())
-		Expect(api.MutatingAdmissionPolicyBindings().Delete(ctx, a.Namespace, metav1.DeleteOptions{})).To(Succeed())
-		Expect(api.MutatingAdmissionPolicies().Delete(ctx, a.Namespace, metav1.DeleteOptions{})).To(Succeed())
-		a.Clear(ctx)
-	})
-	a.Create(ctx, "broken-probe")
-	a.Create(ctx, "stripped-probe")
-	status := func(name string) (string, error) {
-		cm, err := maps.Patch(ctx, name, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"`+annotation.StatusKey+`":"{}"}}}`),
-			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-		return cm.Annotations[annotation.StatusKey], err
-	}
-	Eventually(func() error {
-		_, err := status("broken-probe")
-		return err
-	}).ShouldNot(Succeed())
-	Eventually(status).WithArguments("stripped-probe").Should(BeEmpty())
-
-	for _, name := range names {
-		kind, _, _ := strings.Cut(name, "-")
-		body, owners := kind, 0
-		if kind == "large" {
-			body, owners = strings.Repeat("x", 900_000), 4_800
-		}
-		page := a.Origin.Page("/" + kind).Says(body)
-		a.Create(ctx, name, world.Asking("mydata="+page.URL()), func(o *corev1.ConfigMap) {
-			for n := range owners {
-				o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{
-					APIVersion: "v1", Kind: "Pod", Name: strings.Repeat("n", 200), UID: types.UID(fmt.Sprintf("%036d", n)),
-				})
-			}
-		})
-	}
 }

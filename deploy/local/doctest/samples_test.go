@@ -1,7 +1,6 @@
-package local_test
+package doctest_test
 
 import (
-	_ "embed"
 	"path/filepath"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
-const samples = "../samples"
+const samples = root + "/deploy/samples"
 
 var _ = Describe("The samples", func() {
 	var manifests []string

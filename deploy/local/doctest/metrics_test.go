@@ -1,4 +1,4 @@
-package local_test
+package doctest_test
 
 import (
 	_ "embed"

@@ -1,10 +1,11 @@
-package local_test
+package doctest_test
 
 import (
-	_ "embed"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,6 +32,11 @@ var (
 	flagInLine = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
 	// flagAlone matches a flag without its command in a sentence.
 	flagAlone = regexp.MustCompile("`--([a-z][a-z0-9-]*)(?:[= ][^`]*)?`")
+
+	// Commands of curlctl: on their own line, and as code within a sentence.
+	ownLine     = regexp.MustCompile(`(?m)^\s*(?:\$ )?((?:kubectl curl-me-that|(?:bin/)?curlctl) [^\n]*)$`)
+	inSentence  = regexp.MustCompile("`((?:kubectl curl-me-that|(?:bin/)?curlctl) [^`\n]+)`")
+	placeholder = regexp.MustCompile(`(^|=)(?:ID|\[ID…\]|N)$`)
 )
 
 // foreignFlags are flags of other programs that pages mention without the command.
@@ -64,7 +70,6 @@ func programs() map[string]map[string]bool {
 	return all
 }
 
-// The commands of curlctl have a spec of their own.
 var _ = It("Every page names existing make targets and flags", func() {
 	targets := map[string]bool{}
 	for _, match := range makeTarget.FindAllStringSubmatch(string(text(filepath.Join(root, "Makefile"))), -1) {
@@ -108,3 +113,61 @@ var _ = It("Every page names existing make targets and flags", func() {
 	Expect(unknown).To(BeEmpty())
 	Expect(commands).To(BeNumerically(">", 100), "commands found")
 })
+
+var _ = It("Pages, runbooks and alerts have only valid commands of curlctl", func() {
+	found := 0
+	for _, file := range suitetest.Must(Paths(os.DirFS(root))) {
+		if !slices.Contains([]string{".md", ".yaml", ".txt", ".tmpl", ".json"}, filepath.Ext(file)) ||
+			strings.Contains(file, "/testdata/") {
+			continue
+		}
+		for line, whole := range documented(string(text(filepath.Join(root, file)))) {
+			found++
+			Expect(parse(line, whole)).To(BeEmpty(), "%s: %s", file, line)
+		}
+	}
+	Expect(found).To(BeNumerically(">=", 80))
+})
+
+// documented returns the commands of a text (true: on its own line).
+func documented(text string) map[string]bool {
+	lines := map[string]bool{}
+	for _, match := range inSentence.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = false
+	}
+	for _, match := range ownLine.FindAllStringSubmatch(text, -1) {
+		lines[match[1]] = true
+	}
+	return lines
+}
+
+// parse returns the error of a command line, or an empty string. A command within a sentence may lack its argument.
+func parse(line string, whole bool) string {
+	line, _, _ = strings.Cut(line, " #")
+	for _, end := range []string{" | ", " & ", "; ", " > ", " && ", " …", ")"} {
+		line, _, _ = strings.Cut(line, end)
+	}
+	line = strings.TrimPrefix(strings.TrimPrefix(line, "kubectl curl-me-that"), "bin/")
+	args := strings.Fields(strings.TrimPrefix(line, "curlctl"))
+	for i, arg := range args {
+		args[i] = placeholder.ReplaceAllString(strings.Trim(arg, `"'\`), "${1}1")
+	}
+	root := curlctl.Command("curlctl")
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err.Error()
+	}
+	if cmd == root && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return "there is no such command"
+	}
+	if err := cmd.ParseFlags(rest); err != nil && (whole || !strings.Contains(err.Error(), "needs an argument")) {
+		return err.Error()
+	}
+	if !whole && len(cmd.Flags().Args()) == 0 {
+		return ""
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err.Error()
+	}
+	return ""
+}

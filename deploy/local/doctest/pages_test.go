@@ -1,4 +1,5 @@
-package local_test
+// Package doctest checks the documentation: that its links, commands, metrics and samples exist and are valid.
+package doctest_test
 
 import (
 	"fmt"
@@ -9,14 +10,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"testing/fstest"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
+func TestDocumentation(t *testing.T) { suitetest.Run(t, "the documentation") }
+
 // root is the root of the repository.
-const root = "../.."
+const root = "../../.."
 
 var _ = It("The pages name only files, headings and symbols that exist", func() {
 	Expect(Check(os.DirFS(root))).To(BeEmpty())
