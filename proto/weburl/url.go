@@ -61,7 +61,7 @@ var (
 	// interfaceName matches the name of a network interface.
 	interfaceName = regexp.MustCompile(`^[-_.A-Za-z0-9]+$`)
 	// reference matches every text: scheme, authority, path and query (RFC 3986 appendix B).
-	reference = regexp.MustCompile(`(?s)^(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(?://([^/?#]*))?([^?#]*)(\?[^#]*)?`)
+	reference = regexp.MustCompile(`(?s)^(?:([A-Za-z][A-Za-z0-9+.\-]*):)?(//[^/?#]*)?([^?#]*)(\?[^#]*)?`)
 )
 
 // Canonical returns the canonical form of raw, or the reason why there is none. A URL without a
@@ -106,9 +106,12 @@ func Resolve(base, location string) (canonical, wrong string) {
 		return "", TooLong
 	}
 	from, to := reference.FindStringSubmatch(base), reference.FindStringSubmatch(location)
+	if to[1]+to[2] == "//" { // browsers and curl take the start of its path for the host
+		return "", NoHost
+	}
 	// Without RawPath, package url takes the path for a decoded one and returns it byte for byte.
-	target := (&url.URL{Scheme: from[1], Host: from[2], Path: from[3], RawQuery: from[4]}).
-		ResolveReference(&url.URL{Scheme: to[1], Host: to[2], Path: to[3], RawQuery: to[4]})
+	target := (&url.URL{Scheme: from[1], Host: from[2][2:], Path: from[3], RawQuery: from[4]}).
+		ResolveReference(&url.URL{Scheme: to[1], Host: strings.TrimPrefix(to[2], "//"), Path: to[3], RawQuery: to[4]})
 	canonical, wrong = assemble(target.Scheme, strings.TrimSuffix(target.Host, ":"), target.Path+target.RawQuery)
 	if len(canonical) > MaxTargetBytes {
 		return "", TooLong
