@@ -232,6 +232,34 @@ var _ = Describe("a conditional GET", func() {
 		Expect(requests).To(Equal("/a /b"))
 	})
 
+	It("is not made after a change of the headers that it carries", func(ctx SpecContext) {
+		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
+			seen.note(r)
+			w.Header().Set("ETag", `"1"`) // each tenant counts its versions
+			if r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			_, _ = io.WriteString(w, r.Header.Get("X-Tenant"))
+		})
+		entry := func(tenant string) string {
+			return fmt.Sprintf("- {host: %s, namespaces: [a], schemes: [http], ports: [%d], headers: {X-Tenant: %s}}",
+				host, port, tenant)
+		}
+		cfg.HeaderFile = writeFile("headers.yaml", "[]")
+		client, reload := newReloading(get.Deps{})
+		request := get.Request{URL: urlOf(port, "/"), Namespace: "a"}
+		for _, file := range []string{entry("x"), entry("y"), "[]"} {
+			replace(cfg.HeaderFile, file)
+			Expect(reload()).To(Succeed())
+			changed := suitetest.Must(client.Do(ctx, request))
+			request.Validators = changed.Validators
+			Expect(changed.NotModified).To(BeFalse())
+			Expect(string(changed.Body)).To(Equal(seen.requests()[len(seen.requests())-1].Header.Get("X-Tenant")))
+			Expect(client.Do(ctx, request)).To(HaveField("NotModified", true))
+		}
+	})
+
 	It("does not have invalid validators", func(ctx SpecContext) {
 		d := talk(func(string) string { return whole(v1, "hello") })
 		client := newClient()

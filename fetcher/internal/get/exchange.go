@@ -45,8 +45,9 @@ type exchange struct {
 	redirected bool
 	// credential reports whether a credential was sent.
 	credential bool
-	// hop is the current one.
-	hop *hop
+	// hop is the current one, and entry the one that it may use. Both may be nil.
+	hop   *hop
+	entry *headerEntry
 }
 
 // hopEnd is the end of a hop: a response, the next URL of a redirect, or an error, perhaps after a rejection.
@@ -92,17 +93,17 @@ func (x *exchange) follow(ctx context.Context) hopEnd {
 
 // withCredentials makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
 func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
-	var entry *headerEntry
+	x.entry = nil
 	if !x.redirected {
-		entry = x.request.grants.find(u)
+		x.entry = x.request.grants.find(u)
 	}
-	if entry != nil && x.request.Untrusted {
+	if x.entry != nil && x.request.Untrusted {
 		return hopEnd{err: errUntrusted}
 	}
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return hopEnd{err: err}
 	}
-	secrets, err := x.client.credentials(ctx, entry)
+	secrets, err := x.client.credentials(ctx, x.entry)
 	if err != nil {
 		return hopEnd{err: err, rejection: rejection{decided: true}}
 	}
@@ -143,7 +144,7 @@ func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets crede
 
 // conditional reports whether a GET of a URL has conditions.
 func (x *exchange) conditional(u *url.URL) bool {
-	return x.request.Conditional() && x.request.From == urlDigest(u)
+	return x.request.Conditional() && x.request.From == x.from(u)
 }
 
 // hopTo makes one request.

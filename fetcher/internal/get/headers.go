@@ -16,7 +16,7 @@ import (
 // Validators make a GET conditional (RFC 9110 section 13). They are sent only to the URL that gave
 // them. If only From is set, that URL has rejected a conditional GET and never gets another one.
 type Validators struct {
-	// From is a digest of the URL that answered, after redirects; empty means none.
+	// From identifies the URL that answered, after redirects, and the entry with its headers; empty means none.
 	From string
 	// ETag (RFC 9110 section 8.8.3) and LastModified (section 8.8.2), each empty if absent or unusable.
 	ETag, LastModified string
@@ -59,12 +59,19 @@ func validDate(s string) string {
 	return s
 }
 
-// urlDigest returns the digest of a URL in Validators. The URL may have secrets of a redirect.
-func urlDigest(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] }
+// from identifies in Validators a URL, which may have secrets of a redirect, and the entry of the current hop. With
+// other headers the server may give another body the same validators. A digest of secrets is short, as in settings.
+func (x *exchange) from(u *url.URL) string {
+	from := pipeline.Digest(textOf(u))[:32]
+	if x.entry != nil {
+		from += pipeline.Digest(x.entry.text)[:4]
+	}
+	return from
+}
 
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(u *url.URL, h http.Header) Validators {
-	v := Validators{From: urlDigest(u)}
+	v := Validators{From: x.from(u)}
 	if x.request.Validators == v { // it rejects conditional GETs
 		return v
 	}

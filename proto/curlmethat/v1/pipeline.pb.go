@@ -778,8 +778,8 @@ type Cached struct {
 	LastModified string `protobuf:"bytes,3,opt,name=last_modified,json=lastModified,proto3" json:"last_modified,omitempty"`
 	// Size in bytes. Only set with rules or a selection.
 	Size int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
-	// Digest of the URL that gave the validators, after redirects. Without validators: it
-	// refuses conditional GETs.
+	// Digests of the URL that gave the validators, after redirects, and of the entry with its headers.
+	// Without validators: the URL refuses conditional GETs.
 	ValidatedBy string `protobuf:"bytes,5,opt,name=validated_by,json=validatedBy,proto3" json:"validated_by,omitempty"`
 	// The validators are not used after that time. Absent: never.
 	ConditionalUntil *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=conditional_until,json=conditionalUntil,proto3" json:"conditional_until,omitempty"`
