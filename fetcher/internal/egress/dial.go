@@ -93,6 +93,8 @@ func (p *Policy) dial(ctx context.Context, network string, t target, name string
 		Timeout:  p.dialling.timeout,
 		Resolver: p.dialling.resolver,
 		Control:  check.control,
+		// A connection is for one request, which has a time limit. It saves three system calls.
+		KeepAlive: -1,
 	}
 	conn, err := dialer.DialContext(ctx, network, net.JoinHostPort(name, fmt.Sprint(t.port)))
 	if err != nil {

@@ -82,7 +82,7 @@ func (e *Engine) setTimer(ctx context.Context, a *attempt, d decision) (sequence
 		err = e.untilAccepted(ctx, pipeline.Requests, func(ctx context.Context) error {
 			return e.deps.Client.CancelTimer(ctx, a.key, a.wantSequence)
 		})
-	case d.done:
+	case d.done && !a.young(e.deps.Clock.Now()):
 		err = e.checkWant(ctx, &a.trigger)
 	}
 	return sequence, err

@@ -122,6 +122,15 @@ var _ = Describe("A good response", func() {
 		Entry("without refresh", func(*v1.Want) {}),
 	)
 
+	It("is published without asking whether its want is still the newest while that is young", func() {
+		began := time.Now()
+		f := w.fetcher(func(o *fetcherOptions) { o.clock = clockOf(func() time.Time { return began }) })
+		w.publish(w.want(serve(says("hello there")).URL))
+		w.answersReads(false)
+		f.step()
+		Expect(w.result().GetContent().GetBody()).To(BeEquivalentTo("hello there"))
+	})
+
 	It("is published even if a replica does not have its want yet", func() {
 		w.replicaLags()
 		w.fetcher().fetch(w.want(serve(says("hello there")).URL))
