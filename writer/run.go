@@ -60,7 +60,6 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	defer stop()
 	group.Go(func() { breaking.Run(ctx) })
 	group.Go(func() { signatures.Run(ctx, reload.Report(rt.Log)) })
-	defer applier.Wait()
 	return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 		Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
 		Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,

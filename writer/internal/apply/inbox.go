@@ -25,9 +25,6 @@ import (
 // maxBackoff is the maximum delay before a message is retried because the API server was unavailable.
 const maxBackoff = 8 * time.Second
 
-// Wait returns when all results are applied.
-func (a *Applier) Wait() { a.queue.Wait() }
-
 // Handle applies a message. Each message has its own span, even in a batch, because each belongs to
 // a different trace.
 func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {

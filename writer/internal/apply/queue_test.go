@@ -76,7 +76,6 @@ func TestResultsOfOneObjectShareABatch(t *testing.T) {
 		<-time.After(2 * linger)
 		q.do(t.Context(), "ns", "cm", "3", "4") // while the first batch runs
 		q.open.Wait()
-		q.Wait()
 		q.Expect(q.batches).To(Equal([][]string{{"0", "1", "2"}, {"3", "4"}}))
 	})
 }
@@ -194,7 +193,6 @@ func TestAPanicEndsOnlyTheWorkOnItsObject(t *testing.T) {
 				ContainSubstring("the planner is wrong"), ContainSubstring("queue_test.go"))))
 		}
 		g.Expect(do("good")).To(BeTrue())
-		q.Wait()
 		g.Expect(q.shares).To(BeEmpty())
 	})
 }
