@@ -19,7 +19,8 @@ const maxAttempts = 16
 type dialling struct {
 	resolver *net.Resolver
 	timeout  time.Duration
-	deny     func(network, address string) error
+	// deny, if set, can deny a permitted attempt just before it connects. Only specs do.
+	deny func(network, address string) error
 }
 
 // DialContext connects to addr ("host:port", the host as written in a URL) and checks every address

@@ -2,7 +2,6 @@ package egress_test
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net"

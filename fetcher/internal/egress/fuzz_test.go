@@ -17,7 +17,7 @@ import (
 
 func defaultPolicy(tb testing.TB, cfg Config) *Policy {
 	tb.Helper()
-	policy, err := newPolicy(cfg, dialling{})
+	policy, err := newPolicy(cfg, new(dialling))
 	if err != nil {
 		tb.Fatal(err)
 	}

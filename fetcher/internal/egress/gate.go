@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,22 +28,20 @@ type Deps struct {
 	DialTimeout time.Duration
 	// Resolver has the name servers to ask in its Dial. Nil means the name servers of resolv.conf.
 	Resolver *net.Resolver
-	// Deny can deny a permitted attempt just before it connects.
-	Deny func(network, address string) error
 }
 
 // Gate holds the policies of all namespaces. It is safe for concurrent use.
 type Gate struct {
 	base     Config
-	dialling dialling
+	dialling *dialling
 	fixed    *policies
 	file     *reload.File[*policies]
 }
 
 // New validates the configuration of the flags and the file.
 func New(cfg Config, deps Deps) (*Gate, error) {
-	g := &Gate{base: cfg, dialling: dialling{
-		resolver: abortingResolver(deps.Resolver), timeout: cmp.Or(deps.DialTimeout, DefaultDialTimeout), deny: deps.Deny,
+	g := &Gate{base: cfg, dialling: &dialling{
+		resolver: abortingResolver(deps.Resolver), timeout: cmp.Or(deps.DialTimeout, DefaultDialTimeout),
 	}}
 	var err error
 	if deps.File != "" {
@@ -65,6 +64,43 @@ func (g *Gate) For(namespace string) *Policy {
 }
 
 func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
+
+// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
+// sentence without an address. The error is nil if the URL is permitted, or else a *DeniedError or the error of the
+// lookup.
+func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason string, err error) {
+	u, err := ParseURL(raw)
+	if err != nil {
+		return err.Error(), err
+	}
+	p := g.For(namespace)
+	t, addrs, err := p.resolve(ctx, u)
+	permitted := 0
+	var denial error
+	for _, addr := range addrs {
+		if err := p.checkAddress(t, addr); err != nil {
+			denial = err
+			continue
+		}
+		permitted++
+	}
+	switch {
+	case errors.Is(err, ErrDenied):
+		return err.Error(), err
+	case err != nil:
+		return t.name + " does not resolve", err
+	case len(addrs) == 0:
+		return "the name is permitted, and the egress proxy resolves it and checks its addresses", nil
+	case permitted == 0:
+		return denial.Error(), denial
+	case permitted < len(addrs):
+		return fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped",
+			permitted, len(addrs), t.name), nil
+	case t.addr.IsValid():
+		return "the address is permitted", nil
+	}
+	return fmt.Sprintf("all addresses of %s are permitted", t.name), nil
+}
 
 // DialTimeout returns the time limit of one dial.
 func (g *Gate) DialTimeout() time.Duration { return g.dialling.timeout }
@@ -106,13 +142,13 @@ type policies struct {
 	base     Config
 	entries  []entry
 	patterns [][]Pattern
-	dialling dialling
+	dialling *dialling
 
 	mu   sync.Mutex
 	made map[string]*Policy
 }
 
-func newPolicies(base Config, entries []entry, d dialling) (*policies, error) {
+func newPolicies(base Config, entries []entry, d *dialling) (*policies, error) {
 	if err := base.Validate(); err != nil {
 		return nil, err
 	}

@@ -16,11 +16,11 @@ import (
 type Policy struct {
 	lists
 	guardian *ssrf.Guardian
-	dialling dialling
+	dialling *dialling
 	text     string
 }
 
-func newPolicy(cfg Config, d dialling) (*Policy, error) {
+func newPolicy(cfg Config, d *dialling) (*Policy, error) {
 	l, err := cfg.compile()
 	if err != nil {
 		return nil, err
@@ -108,43 +108,6 @@ func (p *Policy) checkAddress(t target, addr netip.Addr) error {
 		return denied(append(slices.Clip(t.denials), RuleAddress))
 	}
 	return denied(t.denials)
-}
-
-// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
-// sentence without an address. The error is nil if the URL is permitted, or else a *DeniedError or the error of the
-// lookup.
-func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason string, err error) {
-	u, err := ParseURL(raw)
-	if err != nil {
-		return err.Error(), err
-	}
-	p := g.For(namespace)
-	t, addrs, err := p.resolve(ctx, u)
-	permitted := 0
-	var denial error
-	for _, addr := range addrs {
-		if err := p.checkAddress(t, addr); err != nil {
-			denial = err
-			continue
-		}
-		permitted++
-	}
-	switch {
-	case errors.Is(err, ErrDenied):
-		return err.Error(), err
-	case err != nil:
-		return t.name + " does not resolve", err
-	case len(addrs) == 0:
-		return "the name is permitted, and the egress proxy resolves it and checks its addresses", nil
-	case permitted == 0:
-		return denial.Error(), denial
-	case permitted < len(addrs):
-		return fmt.Sprintf("%d of %d addresses of %s are permitted, the others are skipped",
-			permitted, len(addrs), t.name), nil
-	case t.addr.IsValid():
-		return "the address is permitted", nil
-	}
-	return fmt.Sprintf("all addresses of %s are permitted", t.name), nil
 }
 
 // CheckForProxy checks a URL and all its addresses for a party that connects on our behalf, such as an

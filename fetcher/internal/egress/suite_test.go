@@ -2,7 +2,6 @@ package egress_test
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"net"
 	"net/http"
@@ -55,8 +54,9 @@ var _ = BeforeEach(func() { names = suitetest.NewDNS() })
 // newGate returns a gate that stops every attempt.
 func newGate(cfg egress.Config) (*egress.Gate, *holder) {
 	GinkgoHelper()
-	held := &holder{}
-	return suitetest.Must(egress.New(cfg, egress.Deps{Resolver: names.Resolver(), Deny: held.deny})), held
+	held, gate := &holder{}, suitetest.Must(egress.New(cfg, egress.Deps{Resolver: names.Resolver()}))
+	gate.Deny(held.deny)
+	return gate, held
 }
 
 // attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the

@@ -3,6 +3,8 @@ package egress
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -36,14 +38,6 @@ const (
 	RuleDenyCIDR Rule = "deny-cidr" // the address lies in a deny-cidr
 )
 
-// Rules returns all rules.
-func Rules() []Rule {
-	return []Rule{
-		RuleSyntax, RuleLength, RuleScheme, RuleUserinfo, RuleHost, RuleDenyHost,
-		RuleOnlyHost, RuleName, RulePort, RuleAddress, RuleDenyCIDR,
-	}
-}
-
 // DeniedError means that the policy denied something. Its text names the rule, never an address, a
 // port or a host.
 type DeniedError struct {
@@ -66,37 +60,39 @@ func denied(rules []Rule) error {
 
 // Error names the rules in one sentence.
 func (d *DeniedError) Error() string {
-	return cmp.Or(sentences[d.Rule], sentence.Detail(&v1.Failure{Detail: d.Detail(), Further: d.FurtherDetails()}))
+	return cmp.Or(rules[d.Rule].text, sentence.Detail(&v1.Failure{Detail: d.Detail(), Further: d.FurtherDetails()}))
 }
 
-// sentences has the texts for rules that have no failure detail.
-var sentences = map[Rule]string{
-	RuleSyntax:   "the URL is not an absolute URL of printable ASCII characters",
-	RuleLength:   "the URL is longer than " + strconv.Itoa(weburl.MaxTargetBytes) + " characters",
-	RuleUserinfo: "the URL contains credentials",
-	RuleHost:     "the host is neither a DNS name nor an address in its usual form",
+// rules has the failure detail of each rule, and a sentence for those that share DENIED_URL.
+var rules = map[Rule]struct {
+	detail v1.FailureDetail
+	text   string
+}{
+	RuleSyntax: {failure.DeniedURL, "the URL is not an absolute URL of printable ASCII characters"},
+	RuleLength: {
+		failure.DeniedURL, "the URL is longer than " + strconv.Itoa(weburl.MaxTargetBytes) + " characters",
+	},
+	RuleScheme:   {failure.DeniedScheme, ""},
+	RuleUserinfo: {failure.DeniedURL, "the URL contains credentials"},
+	RuleHost:     {failure.DeniedURL, "the host is neither a DNS name nor an address in its usual form"},
+	RuleDenyHost: {failure.DeniedHost, ""},
+	RuleOnlyHost: {failure.HostNotAllowed, ""},
+	RuleName:     {failure.DeniedName, ""},
+	RulePort:     {failure.DeniedPort, ""},
+	RuleAddress:  {failure.DeniedAddress, ""},
+	RuleDenyCIDR: {failure.DeniedRange, ""},
 }
 
-// details has the failure details of rules. All others have DENIED_URL.
-var details = map[Rule]v1.FailureDetail{
-	RuleScheme:   failure.DeniedScheme,
-	RuleDenyHost: failure.DeniedHost,
-	RuleOnlyHost: failure.HostNotAllowed,
-	RuleName:     failure.DeniedName,
-	RulePort:     failure.DeniedPort,
-	RuleAddress:  failure.DeniedAddress,
-	RuleDenyCIDR: failure.DeniedRange,
-}
+// Rules returns all rules.
+func Rules() []Rule { return slices.Sorted(maps.Keys(rules)) }
 
 // Detail returns the rule as a failure detail.
-func (d *DeniedError) Detail() v1.FailureDetail {
-	return cmp.Or(details[d.Rule], failure.DeniedURL)
-}
+func (d *DeniedError) Detail() v1.FailureDetail { return rules[d.Rule].detail }
 
 // FurtherDetails returns the further rules as failure details.
 func (d *DeniedError) FurtherDetails() (further []v1.FailureDetail) {
 	for _, rule := range d.Further {
-		further = append(further, details[rule])
+		further = append(further, rules[rule].detail)
 	}
 	return further
 }
