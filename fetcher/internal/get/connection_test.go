@@ -51,7 +51,10 @@ func serveSurplus(ctx context.Context, conn net.Conn) {
 }
 
 // serveTunnels is a proxy that connects every host to the port.
-func serveTunnels(port int) func(context.Context, net.Conn) {
+func serveTunnels(port int) func(context.Context, net.Conn) { return openTunnels(port, http.StatusOK) }
+
+// openTunnels responds with a status to requests for a tunnel.
+func openTunnels(port, status int) func(context.Context, net.Conn) {
 	return func(_ context.Context, conn net.Conn) {
 		requests := bufio.NewReader(conn)
 		request, err := http.ReadRequest(requests)
@@ -64,7 +67,7 @@ func serveTunnels(port int) func(context.Context, net.Conn) {
 		}
 		defer func() { _ = host.Close() }()
 		if request.Method == http.MethodConnect {
-			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+			_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d Whatever\r\n\r\n", status)
 		} else {
 			_ = request.Write(host)
 		}

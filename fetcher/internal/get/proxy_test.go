@@ -74,7 +74,21 @@ var _ = Describe("an egress proxy", func() {
 			Expect(err).To(MatchError("could not connect to data.example.com: the egress proxy refused the connection"))
 		},
 		Entry("it refuses a tunnel", func() {}, "https://data.example.com/"),
+		Entry("it wants another password", func() {
+			cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(say("HTTP/1.1 407 No\r\n"+length(0))))
+		}, "http://data.example.com/"),
 		Entry("it is not listening", func() { cfg.Proxy = "http://127.0.0.1:1" }, "http://data.example.com/"),
+	)
+
+	DescribeTable("opens a tunnel by any status of success:", func(ctx SpecContext, status int) {
+		ca := newAuthority()
+		cfg.CABundle = writeFile("ca.pem", ca.pem())
+		port := secureServer(ca, host, nil, redirectOr("hello", http.StatusOK))
+		cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(openTunnels(port, status)))
+		response := suitetest.Must(newProxied(nil).Do(ctx, get.Request{URL: "https://data.example.com/"}))
+		Expect(string(response.Body)).To(Equal("hello"))
+	},
+		Entry(nil, 200), Entry(nil, 201), Entry(nil, 204), Entry(nil, 299),
 	)
 
 	It("is not used for direct hosts", func(ctx SpecContext) {

@@ -123,7 +123,7 @@ func (t *transport) tunnel(conn net.Conn, address string) error {
 	answer, err := t.send(&http.Request{ //nolint:bodyclose // it ends with the connection
 		Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{},
 	}, conn, true)
-	if err == nil && answer.StatusCode != http.StatusOK {
+	if err == nil && answer.StatusCode/100 != 2 { // RFC 9110 section 9.3.6
 		err = errProxyFailed
 	}
 	return err
@@ -210,6 +210,8 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 			return nil, errors.Join(err, t.hop.wire.err)
 		case hidden(answer.Header, "Transfer-Encoding") != nil, hidden(answer.Header, "Content-Encoding") != nil:
 			return nil, errNotHTTP // the body would stay coded
+		case toProxy && answer.StatusCode == http.StatusProxyAuthRequired:
+			return nil, errProxyFailed
 		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
 			limited.N = math.MaxInt64
 			return answer, conn.SetDeadline(time.Time{})
