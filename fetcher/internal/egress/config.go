@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
 // Config lists what a policy allows and denies in addition to the default. The zero value is the
@@ -131,10 +133,15 @@ func parsePort(n int) (uint16, error) {
 // *.example.com matches every name below example.com at any depth, but not example.com.
 type Pattern string
 
-// ParsePattern validates a pattern and converts it to lower case.
+// ParsePattern validates a pattern and converts it to the form of hosts: in lower case, an address in its shortest
+// form. A pattern that can match no host is an error, such as .example.com or example.com:8080.
 func ParsePattern(s string) (Pattern, error) {
 	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
-	if s == "" || strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.:-*") != "" {
+	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" {
+		return Pattern(addr.Unmap().String()), nil
+	}
+	addresses := strings.Contains(s, "*") && strings.Contains(s, ":") && strings.Trim(s, "0123456789abcdef:*") == ""
+	if !addresses && !weburl.HostName(strings.ReplaceAll(s, "*", "x")) {
 		return "", errors.New("not a host pattern such as *.example.com")
 	}
 	return Pattern(s), nil
