@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -232,32 +233,38 @@ var _ = Describe("a conditional GET", func() {
 		Expect(requests).To(Equal("/a /b"))
 	})
 
-	It("is not made after a change of the headers that it carries", func(ctx SpecContext) {
+	It("is not made after a change of the credentials or headers that it carries", func(ctx SpecContext) {
 		port := serveHTTP(func(w http.ResponseWriter, r *http.Request) {
-			seen.note(r)
 			w.Header().Set("ETag", `"1"`) // each tenant counts its versions
 			if r.Header.Get("If-None-Match") != "" {
 				w.WriteHeader(http.StatusNotModified)
 				return
 			}
-			_, _ = io.WriteString(w, r.Header.Get("X-Tenant"))
+			_, _ = io.WriteString(w, r.Header.Get("X-Tenant")+r.Header.Get("Authorization"))
 		})
-		entry := func(tenant string) string {
-			return fmt.Sprintf("- {host: %s, namespaces: [a], schemes: [http], ports: [%d], headers: {X-Tenant: %s}}",
-				host, port, tenant)
+		entry := func(header string) string {
+			return fmt.Sprintf("- {host: %s, namespaces: [a], schemes: [http], ports: [%d], %s}", host, port, header)
 		}
 		cfg.HeaderFile = writeFile("headers.yaml", "[]")
+		token := filepath.Join(filepath.Dir(cfg.HeaderFile), "token")
+		replace(token, "x")
 		client, reload := newReloading(get.Deps{})
 		request := get.Request{URL: urlOf(port, "/"), Namespace: "a"}
-		for _, file := range []string{entry("x"), entry("y"), "[]"} {
-			replace(cfg.HeaderFile, file)
+		change := func(path, content, body string) {
+			GinkgoHelper()
+			replace(path, content)
 			Expect(reload()).To(Succeed())
 			changed := suitetest.Must(client.Do(ctx, request))
 			request.Validators = changed.Validators
 			Expect(changed.NotModified).To(BeFalse())
-			Expect(string(changed.Body)).To(Equal(seen.requests()[len(seen.requests())-1].Header.Get("X-Tenant")))
+			Expect(string(changed.Body)).To(Equal(body))
 			Expect(client.Do(ctx, request)).To(HaveField("NotModified", true))
 		}
+		change(cfg.HeaderFile, entry("headers: {X-Tenant: x}"), "x")
+		change(cfg.HeaderFile, entry("headers: {X-Tenant: y}"), "y")
+		change(cfg.HeaderFile, entry("bearerFile: token"), "Bearer x")
+		change(token, "y", "Bearer y")
+		change(cfg.HeaderFile, "[]", "")
 	})
 
 	It("does not have invalid validators", func(ctx SpecContext) {

@@ -45,9 +45,10 @@ type exchange struct {
 	redirected bool
 	// credential reports whether a credential was sent.
 	credential bool
-	// hop is the current one, and entry the one that it may use. Both may be nil.
-	hop   *hop
-	entry *headerEntry
+	// hop is the current one.
+	hop *hop
+	// entry identifies the entry for the current hop (empty: none).
+	entry string
 }
 
 // hopEnd is the end of a hop: a response, the next URL of a redirect, or an error, perhaps after a rejection.
@@ -93,17 +94,18 @@ func (x *exchange) follow(ctx context.Context) hopEnd {
 
 // withCredentials makes a hop with its credentials. After a 401 it tries again with newer ones, if any.
 func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
-	x.entry = nil
+	var entry *headerEntry
 	if !x.redirected {
-		x.entry = x.request.grants.find(u)
+		entry = x.request.grants.find(u)
 	}
-	if x.entry != nil && x.request.Untrusted {
+	if entry != nil && x.request.Untrusted {
 		return hopEnd{err: errUntrusted}
 	}
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return hopEnd{err: err}
 	}
-	secrets, err := x.client.credentials(ctx, x.entry)
+	x.entry = entry.digest()
+	secrets, err := x.client.credentials(ctx, entry)
 	if err != nil {
 		return hopEnd{err: err, rejection: rejection{decided: true}}
 	}

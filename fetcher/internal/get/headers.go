@@ -59,15 +59,9 @@ func validDate(s string) string {
 	return s
 }
 
-// from identifies in Validators a URL, which may have secrets of a redirect, and the entry of the current hop. With
-// other headers the server may give another body the same validators. A digest of secrets is short, as in settings.
-func (x *exchange) from(u *url.URL) string {
-	from := pipeline.Digest(textOf(u))[:32]
-	if x.entry != nil {
-		from += pipeline.Digest(x.entry.text)[:4]
-	}
-	return from
-}
+// from identifies in Validators a URL, which may have secrets of a redirect, and the entry for the current hop. With
+// other headers the server may give another body the same validators.
+func (x *exchange) from(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] + x.entry }
 
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(u *url.URL, h http.Header) Validators {

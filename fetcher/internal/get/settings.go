@@ -66,7 +66,19 @@ func (c *Client) SettingsChanged(namespace, url, settings string) bool {
 func (h hostEntries) digest() string {
 	var text strings.Builder
 	for e := range h.all {
-		text.WriteString(e.text + e.bearer.Digest() + e.secret.Digest() + e.identity.Digest())
+		text.WriteString(e.content())
 	}
 	return text.String()
+}
+
+// digest identifies the entry and the content of its files, as briefly as settings do (nil: empty).
+func (h *headerEntry) digest() string {
+	if h == nil {
+		return ""
+	}
+	return pipeline.Digest(h.content())[:4]
+}
+
+func (h *headerEntry) content() string {
+	return h.text + h.bearer.Digest() + h.secret.Digest() + h.identity.Digest()
 }
