@@ -37,7 +37,7 @@ var _ = Describe("A result with a forged want", func() {
 		Entry("without the digest, and without a signature", "other",
 			func(want *v1.Want) { want.Sha256, want.Signature = "", nil }),
 		Entry("over a key of another owner", "stolen",
-			func(want *v1.Want) { want.Key, want.Sha256, want.Drift = "theirs", "", "none" }),
+			func(want *v1.Want) { want.Key, want.Sha256, want.Fingerprint = "theirs", "", "none" }),
 	)
 
 	It("costs a read of the object, logged once per cause", func() {

@@ -252,7 +252,7 @@ func (v View) Value(spec Spec) Value {
 		return Copied
 	case !e.HasBody() || !matches:
 		return Missing
-	case v.Owner.State != annotation.Ours && v.Owner.Fingerprint != e.CheckedOwner:
+	case v.Owner.State != annotation.Ours && v.Owner.Fingerprint != e.CheckedFingerprint:
 		return Drifted
 	}
 	return Held
@@ -290,7 +290,7 @@ func (v View) trouble(spec Spec, now time.Time) (c Condition) {
 		if e.Refused() {
 			c.State = Refused
 		}
-	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.CheckedOwner:
+	case e.HasBody() && v.Owner.State == annotation.Foreign && v.Owner.Fingerprint != e.CheckedFingerprint:
 		message := sentence.Contested(spec.Key, v.Owner.Manager())
 		return Condition{State: Contested, Reason: failure.ReasonDrifted, Message: message}
 	}

@@ -194,7 +194,7 @@ func TestConditionOfAKey(t *testing.T) {
 		{"the same, streams not read", nil, written, kubectl, keystate.Contested, "Drifted", contested},
 		{
 			"another manager wrote the same value", good,
-			with(func(e *status.Entry) { e.CheckedOwner = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
+			with(func(e *status.Entry) { e.CheckedFingerprint = kubectl.Fingerprint }), kubectl, keystate.OK, "", "",
 		},
 		{"the key was removed", good, written, no, keystate.Pending, "Drifted", ""},
 		{"removed, and in the queue", &keystate.Streams{Wanted: true}, written, no, keystate.Pending, "Backlog", ""},

@@ -21,7 +21,7 @@ func KeyOf(w *v1.Want) Key {
 // SameRequest reports whether two wants make the same request, for any versions of the object.
 func SameRequest(a, b *v1.Want) bool {
 	return a.GetUid() == b.GetUid() && a.GetUrl() == b.GetUrl() && a.GetNow() == b.GetNow() &&
-		a.GetSha256() == b.GetSha256() && a.GetDrift() == b.GetDrift() &&
+		a.GetSha256() == b.GetSha256() && a.GetFingerprint() == b.GetFingerprint() &&
 		a.GetRefresh().AsDuration() == b.GetRefresh().AsDuration() &&
 		slices.Equal(a.GetExpect(), b.GetExpect()) && a.GetSelect() == b.GetSelect()
 }

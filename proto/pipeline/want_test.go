@@ -161,19 +161,19 @@ func TestSameRequest(t *testing.T) {
 	t.Parallel()
 	base := func() *v1.Want {
 		w := natstest.Want(key, "https://a.example")
-		w.Refresh, w.Now, w.Sha256, w.Drift = durationpb.New(time.Minute), "1", "aa", "d"
+		w.Refresh, w.Now, w.Sha256, w.Fingerprint = durationpb.New(time.Minute), "1", "aa", "d"
 		return w
 	}
 	for name, change := range map[string]func(*v1.Want){
-		"uid":        func(w *v1.Want) { w.Uid = "x" },
-		"url":        func(w *v1.Want) { w.Url = "x" },
-		"now":        func(w *v1.Want) { w.Now = "x" },
-		"sha256":     func(w *v1.Want) { w.Sha256 = "x" },
-		"drift":      func(w *v1.Want) { w.Drift = "x" },
-		"refresh":    func(w *v1.Want) { w.Refresh = durationpb.New(time.Hour) },
-		"expect":     func(w *v1.Want) { w.Expect = []string{"true"} },
-		"select":     func(w *v1.Want) { w.Select = "body" },
-		"no refresh": func(w *v1.Want) { w.Refresh = nil },
+		"uid":         func(w *v1.Want) { w.Uid = "x" },
+		"url":         func(w *v1.Want) { w.Url = "x" },
+		"now":         func(w *v1.Want) { w.Now = "x" },
+		"sha256":      func(w *v1.Want) { w.Sha256 = "x" },
+		"fingerprint": func(w *v1.Want) { w.Fingerprint = "x" },
+		"refresh":     func(w *v1.Want) { w.Refresh = durationpb.New(time.Hour) },
+		"expect":      func(w *v1.Want) { w.Expect = []string{"true"} },
+		"select":      func(w *v1.Want) { w.Select = "body" },
+		"no refresh":  func(w *v1.Want) { w.Refresh = nil },
 	} {
 		if other := base(); !pipeline.SameRequest(base(), other) {
 			t.Error("a want does not make the same request as itself")

@@ -142,7 +142,7 @@ func decisive(w *v1.Want) []byte {
 	fields := [...]string{
 		domain,
 		w.GetNamespace(), w.GetName(), w.GetKey(), w.GetUid(), w.GetResourceVersion(),
-		w.GetUrl(), w.GetNow(), w.GetSha256(), w.GetStatus(), w.GetDrift(), readFirst,
+		w.GetUrl(), w.GetNow(), w.GetSha256(), w.GetStatus(), w.GetFingerprint(), readFirst,
 	}
 	var b []byte
 	for _, field := range fields {

@@ -45,7 +45,7 @@ func write(t *testing.T, text string) string {
 func want() *v1.Want {
 	return &v1.Want{
 		Namespace: "ns", Name: "cm", Key: "k", Uid: "uid", ResourceVersion: "7", Url: "https://example.com/?a=b",
-		Refresh: durationpb.New(90e9), Now: "1", Sha256: strings.Repeat("0", 64), Epoch: 3, Status: "{}", Drift: "none",
+		Refresh: durationpb.New(90e9), Now: "1", Sha256: strings.Repeat("0", 64), Epoch: 3, Status: "{}", Fingerprint: "none",
 	}
 }
 

@@ -53,9 +53,9 @@ type Entry struct {
 	// fields are inlined.
 	*Explanation
 
-	// CheckedOwner is the fingerprint of the foreign or missing owner (package annotation) of a key that has
-	// the right body nevertheless.
-	CheckedOwner string `json:"checkedOwner,omitempty"`
+	// CheckedFingerprint is that of the foreign or missing owner (package annotation) of a key that has the right
+	// body nevertheless.
+	CheckedFingerprint string `json:"checkedOwner,omitempty"`
 	// Annotation is the annotation that asked for the key, as annotation.NameInStatus names it. Only an
 	// installation that reads this annotation removes or changes the entry.
 	Annotation string `json:"annotation,omitempty"`
@@ -181,7 +181,7 @@ func (e Entry) check() error {
 		return errors.New("time is out of range")
 	}
 	why := e.Why()
-	for _, text := range []string{e.URL, e.ErrorURL, e.Rules, e.CheckedOwner, e.UIDMark, why.Message, why.WaitsFor} {
+	for _, text := range []string{e.URL, e.ErrorURL, e.Rules, e.CheckedFingerprint, e.UIDMark, why.Message, why.WaitsFor} {
 		if len(text) > maxTextBytes {
 			return fmt.Errorf("a text has more than %d bytes", maxTextBytes)
 		}

@@ -27,7 +27,7 @@ func full() status.Entry {
 			HTTPStatus: 404, Message: "e.example.com responded with 404", NextTry: time.Date(2026, 1, 3, 1, 0, 0, 0, time.UTC),
 			Stale: true, Terminal: true,
 		},
-		CheckedOwner: "kubectl-edit/Update/2026-01-02T03:04:05Z", UIDMark: "0b0e8a63",
+		CheckedFingerprint: "kubectl-edit/Update/2026-01-02T03:04:05Z", UIDMark: "0b0e8a63",
 		Fence: status.Fence{Epoch: 1767323045000, Seq: 7},
 	}
 }

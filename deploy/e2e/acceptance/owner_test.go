@@ -58,7 +58,7 @@ var _ = Describe("A key whose owner the metadata does not prove", func() {
 		object := cm.Get(ctx)
 		trusted := suitetest.Must(status.Parse(object.Annotations[annotation.StatusKey]))
 		entry := trusted.Keys["mydata"]
-		entry.CheckedOwner = suitetest.Must(annotation.ParseOwners(object.ManagedFields)).Of("mydata").Fingerprint
+		entry.CheckedFingerprint = suitetest.Must(annotation.ParseOwners(object.ManagedFields)).Of("mydata").Fingerprint
 		trusted.Keys["mydata"] = entry
 		cm.Annotate(ctx, annotation.StatusKey, trusted.String())
 		w.Watcher().Restart(ctx)

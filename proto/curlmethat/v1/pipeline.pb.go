@@ -555,7 +555,7 @@ type Want struct {
 	// Why the want was published.
 	Cause Cause `protobuf:"varint,13,opt,name=cause,proto3,enum=curlmethat.v1.Cause" json:"cause,omitempty"`
 	// Fingerprint of the foreign or missing owner that caused CAUSE_DRIFT.
-	Drift string `protobuf:"bytes,14,opt,name=drift,proto3" json:"drift,omitempty"`
+	Fingerprint string `protobuf:"bytes,14,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// Set if the key already has a body for this want. Then no fetch is due before the
 	// next refresh.
 	Cached *Cached `protobuf:"bytes,15,opt,name=cached,proto3" json:"cached,omitempty"`
@@ -704,9 +704,9 @@ func (x *Want) GetCause() Cause {
 	return Cause_CAUSE_UNSPECIFIED
 }
 
-func (x *Want) GetDrift() string {
+func (x *Want) GetFingerprint() string {
 	if x != nil {
-		return x.Drift
+		return x.Fingerprint
 	}
 	return ""
 }
@@ -1885,7 +1885,7 @@ var File_curlmethat_v1_pipeline_proto protoreflect.FileDescriptor
 
 const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x05\n" +
+	"\x1ccurlmethat/v1/pipeline.proto\x12\rcurlmethat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x05\n" +
 	"\x04Want\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1901,8 +1901,8 @@ const file_curlmethat_v1_pipeline_proto_rawDesc = "" +
 	"\x06status\x18\v \x01(\tR\x06status\x12\x1d\n" +
 	"\n" +
 	"read_first\x18\f \x01(\bR\treadFirst\x12*\n" +
-	"\x05cause\x18\r \x01(\x0e2\x14.curlmethat.v1.CauseR\x05cause\x12\x14\n" +
-	"\x05drift\x18\x0e \x01(\tR\x05drift\x12-\n" +
+	"\x05cause\x18\r \x01(\x0e2\x14.curlmethat.v1.CauseR\x05cause\x12 \n" +
+	"\vfingerprint\x18\x0e \x01(\tR\vfingerprint\x12-\n" +
 	"\x06cached\x18\x0f \x01(\v2\x15.curlmethat.v1.CachedR\x06cached\x12;\n" +
 	"\vobserved_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"observedAt\x125\n" +

@@ -87,8 +87,8 @@ func TestEntriesEqualTheStatus(t *testing.T) {
 	whole := status.Entry{
 		URL: "https://a.example/x", SHA256: digest, Size: 7, ChangedAt: at,
 		Binary: true, Error: "Timeout", ErrorURL: "https://a.example/y", Since: at.Add(time.Hour), Attempts: 3,
-		GaveUp:       true,
-		CheckedOwner: "none", UIDMark: "12345678", Fence: status.Fence{Epoch: 5, Seq: 6},
+		GaveUp:             true,
+		CheckedFingerprint: "none", UIDMark: "12345678", Fence: status.Fence{Epoch: 5, Seq: 6},
 	}
 	entries := map[string]status.Entry{
 		"whole": whole, "empty": {},

@@ -225,7 +225,7 @@ func (k *keyPlanner) copied() {
 		k.publish(v1.Cause_CAUSE_DRIFT)
 		return
 	}
-	k.want.Drift = k.shown.Owner.Fingerprint
+	k.want.Fingerprint = k.shown.Owner.Fingerprint
 	k.unsatisfied()
 }
 
@@ -266,7 +266,7 @@ func (k *keyPlanner) satisfied() {
 	case k.last.Finding != wantindex.NothingLost && k.last.Refreshes:
 		k.want.Cached = cached
 		k.publish(v1.Cause_CAUSE_AUDIT)
-	case k.last.Repairs != "" || !k.last.Answered:
+	case k.last.Fingerprint != "" || !k.last.Answered:
 		k.plan.InSync = append(k.plan.InSync, k.pair.Key)
 	}
 }
@@ -276,10 +276,10 @@ func (k *keyPlanner) satisfied() {
 func (k *keyPlanner) drifted(asked bool) {
 	entry, owner := k.shown.Entry, k.shown.Owner
 	// The writer reads the live object, so one repair covers all changes until then.
-	repairing := asked && k.last.RequestHash == k.requestHash && k.last.Repairs != ""
-	k.want.Drift = owner.Fingerprint
-	if entry.CheckedOwner != owner.Unsettled() { // else the value was the right one, and is checked once more
-		k.want.Drift = owner.Unsettled()
+	repairing := asked && k.last.RequestHash == k.requestHash && k.last.Fingerprint != ""
+	k.want.Fingerprint = owner.Fingerprint
+	if entry.CheckedFingerprint != owner.Unsettled() { // else the value was the right one, and is checked once more
+		k.want.Fingerprint = owner.Unsettled()
 		k.reportDrift(entry.Fence)
 	}
 	switch {
@@ -295,7 +295,7 @@ func (k *keyPlanner) drifted(asked bool) {
 // replaced handles a resolved key without any status: the object was replaced by one without our
 // annotation.
 func (k *keyPlanner) replaced() {
-	k.want.Drift = k.shown.Owner.Fingerprint
+	k.want.Fingerprint = k.shown.Owner.Fingerprint
 	k.reportDrift(k.last.Fence)
 	k.publish(v1.Cause_CAUSE_DRIFT)
 }

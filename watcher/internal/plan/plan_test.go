@@ -53,7 +53,7 @@ func on(uid string) func(*status.Entry) { return func(e *status.Entry) { e.UIDMa
 
 // found marks the value of a foreign owner as right.
 func found(owner annotation.Ownership) func(*status.Entry) {
-	return func(e *status.Entry) { e.CheckedOwner = owner.Fingerprint }
+	return func(e *status.Entry) { e.CheckedFingerprint = owner.Fingerprint }
 }
 
 func oldURL(e *status.Entry)      { e.URL = "https://old" }
@@ -74,7 +74,7 @@ func at(seq uint64) func(*wantindex.Want) {
 	return func(w *wantindex.Want) { w.Fence.Seq = seq }
 }
 
-func drift(f string) func(*wantindex.Want) { return func(w *wantindex.Want) { w.Repairs = f } }
+func drift(f string) func(*wantindex.Want) { return func(w *wantindex.Want) { w.Fingerprint = f } }
 func bodyLost(w *wantindex.Want)           { w.Finding = wantindex.BodyLost }
 func lost(w *wantindex.Want)               { w.Finding = wantindex.TimerLost }
 func resolved(w *wantindex.Want)           { w.Answered = true }
@@ -144,7 +144,7 @@ func (c call) decide(t *testing.T) string {
 		add(pipeline.CauseName(w.Cause), true)
 		add("cached", w.Cached != nil)
 		add("readFirst", w.ReadFirst)
-		add("of:"+w.Drift, w.Drift != "")
+		add("of:"+w.Fingerprint, w.Fingerprint != "")
 		add(fmt.Sprint("last:", w.Last), w.Last > 0)
 	}
 	for _, n := range p.Notices {
@@ -247,7 +247,7 @@ func TestPlanOfOneKey(t *testing.T) {
 	check("edited, found right", about(foreign, written(found(foreign)), wanted(resolved, drift("kubectl/Update/T1"))),
 		"inSync:k")
 	check("edited, found right within a second that may not be over",
-		about(foreign, written(func(e *status.Entry) { e.CheckedOwner = foreign.Unsettled() }), wanted(resolved)),
+		about(foreign, written(func(e *status.Entry) { e.CheckedFingerprint = foreign.Unsettled() }), wanted(resolved)),
 		"drift readFirst of:kubectl/Update/T1 last:7")
 	check("edited, found right, then ours again", about(ours, written(found(foreign)), wanted(resolved)), "")
 	check("edited again after that", about(later, written(found(foreign)), wanted(resolved)),

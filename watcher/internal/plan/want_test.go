@@ -79,7 +79,7 @@ func TestFieldsOfAWant(t *testing.T) {
 		"found lost": {about(none, nil, wanted(lost), delivered), base(func(w *v1.Want) { w.Cause = v1.Cause_CAUSE_AUDIT })},
 		"drifted": {
 			about(none, nil, wanted(resolved), delivered),
-			base(func(w *v1.Want) { w.Cause, w.Drift = v1.Cause_CAUSE_DRIFT, "none" }),
+			base(func(w *v1.Want) { w.Cause, w.Fingerprint = v1.Cause_CAUSE_DRIFT, "none" }),
 		},
 		"in sync": {about(ours, written(), nil, delivered), base(func(w *v1.Want) {
 			w.Cause, w.AskedAt, w.Status = v1.Cause_CAUSE_NEW, asked, held.String()

@@ -169,16 +169,16 @@ func (p *pacing) delayRepairs(
 	})
 	todo.Publish = slices.DeleteFunc(todo.Publish, func(w plan.Publication) bool {
 		r := p.repairs.entries[pipeline.KeyOf(w.Want)]
-		if age := now.Sub(seen); annotation.Settled(w.GetDrift()) && age >= 0 && age < settling {
+		if age := now.Sub(seen); annotation.Settled(w.GetFingerprint()) && age >= 0 && age < settling {
 			again = queue.Soonest(again, settling-age)
 			return true
 		}
 		if !isRepair(w) || !r.Limited(now) {
 			return false
 		}
-		if !r.Reported && !strings.HasPrefix(w.GetDrift(), annotation.AncientManager) {
+		if !r.Reported && !strings.HasPrefix(w.GetFingerprint(), annotation.AncientManager) {
 			r.Reported = true
-			manager := annotation.Ownership{Fingerprint: w.GetDrift()}.Manager()
+			manager := annotation.Ownership{Fingerprint: w.GetFingerprint()}.Manager()
 			todo.Notices = append(todo.Notices, plan.Notice{
 				Reason: failure.ReasonRepairBackOff, Key: w.Key, Occurrence: w.Key,
 				Note: sentence.Contested(w.Key, manager) + "; repeated changes are repaired at growing intervals",
@@ -206,7 +206,7 @@ func (p *pacing) repaired(key pipeline.Key) {
 
 // isRepair reports whether a want repairs a drifted key, other than by a second look.
 func isRepair(w plan.Publication) bool {
-	return w.Cause == v1.Cause_CAUSE_DRIFT && !annotation.Settled(w.GetDrift())
+	return w.Cause == v1.Cause_CAUSE_DRIFT && !annotation.Settled(w.GetFingerprint())
 }
 
 // maxMemory is the size at which a memory is first cleaned.

@@ -264,10 +264,10 @@ func TestAResultIsRemembered(t *testing.T) {
 	b.reconcileLater()
 	b.Expect(b.index.Object(cm)["k"].Answered).To(BeTrue())
 	want, _ := b.index.Want(key("k"))
-	want.Repairs = "none"
+	want.Fingerprint = "none"
 	b.index.Put(key("k"), want)
 	b.reconcileLater()
-	b.Expect(b.index.Object(cm)["k"].Repairs).To(BeEmpty(), "the next drift is a new one")
+	b.Expect(b.index.Object(cm)["k"].Fingerprint).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.removeKey("k")
 	b.reconcileLater()

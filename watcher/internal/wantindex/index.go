@@ -28,8 +28,8 @@ type Want struct {
 	RequestHash [16]byte
 	// Now is the value of curl-now.
 	Now string
-	// Repairs is the fingerprint of the owner whose change the want repairs (empty: none).
-	Repairs string
+	// Fingerprint is that of the owner whose change the want repairs (empty: none).
+	Fingerprint string
 	// Refreshes reports whether the want has an interval.
 	Refreshes bool
 	// ByNow means that `curl-now` asked for a fetch. An equal body brings no new status then, and neither does a lost
@@ -76,9 +76,9 @@ func FromWant(w *v1.Want, epoch int64, seq uint64, at time.Time) Want {
 // FromHashed is FromWant for a want of this epoch or a later one whose RequestHash is known.
 func FromHashed(w *v1.Want, hash [16]byte, seq uint64, at time.Time) Want {
 	return Want{
-		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, RequestHash: hash, Now: w.GetNow(), Repairs: w.GetDrift(),
-		Refreshes: w.GetRefresh().AsDuration() > 0, ByNow: w.GetCause() == v1.Cause_CAUSE_NOW,
-		Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
+		Fence: status.Fence{Epoch: w.GetEpoch(), Seq: seq}, RequestHash: hash, Now: w.GetNow(),
+		Fingerprint: w.GetFingerprint(), Refreshes: w.GetRefresh().AsDuration() > 0,
+		ByNow: w.GetCause() == v1.Cause_CAUSE_NOW, Version: kube.ParseVersion(w.GetResourceVersion()), At: at,
 	}
 }
 
@@ -87,7 +87,7 @@ func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 	return Want{Fence: status.Fence{Epoch: epoch, Seq: seq}, At: at}
 }
 
-// RequestHash returns the hash of a want's request, without curl-now and drift.
+// RequestHash returns the hash of a want's request, without curl-now and fingerprint.
 func RequestHash(w *v1.Want) (hash [16]byte) {
 	h := sha256.New()
 	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.SetOf(w).Digest()} {
@@ -252,7 +252,7 @@ func (i *Index) RecordAnswer(key pipeline.Key) { i.update(key, func(w *Want) { w
 
 // RecordInSync records that the key holds the requested body, so that the next drift needs a new want.
 func (i *Index) RecordInSync(key pipeline.Key) {
-	i.update(key, func(w *Want) { w.Answered, w.Repairs = true, "" })
+	i.update(key, func(w *Want) { w.Answered, w.Fingerprint = true, "" })
 }
 
 // RecordAudit records what the audit found. A finding stays until a new want, and a want by curl-now is like any other

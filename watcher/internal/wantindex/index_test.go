@@ -34,7 +34,7 @@ func TestDigestDistinguishesRequests(t *testing.T) {
 		"version":           {func(w *v1.Want) { w.ResourceVersion = "7" }, true},
 		"status":            {func(w *v1.Want) { w.Status = "{}" }, true},
 		"now":               {func(w *v1.Want) { w.Now = "1" }, true},
-		"drift":             {func(w *v1.Want) { w.Drift = "none" }, true},
+		"fingerprint":       {func(w *v1.Want) { w.Fingerprint = "none" }, true},
 		"uid":               {func(w *v1.Want) { w.Uid = "another" }, false},
 		"url":               {func(w *v1.Want) { w.Url = "https://example.com/" }, false},
 		"digest":            {func(w *v1.Want) { w.Sha256 = "" }, false},
@@ -51,10 +51,10 @@ func TestDigestDistinguishesRequests(t *testing.T) {
 func TestOf(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(5, 0)
-	w := &v1.Want{Uid: "uid", Now: "1", Drift: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
+	w := &v1.Want{Uid: "uid", Now: "1", Fingerprint: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
 	g := NewWithT(t)
 	g.Expect(wantindex.FromWant(w, 10, 3, now)).To(And(HaveField("Fence", status.Fence{Epoch: 10, Seq: 3}),
-		HaveField("RequestHash", wantindex.RequestHash(w)), HaveField("Now", "1"), HaveField("Repairs", "none"),
+		HaveField("RequestHash", wantindex.RequestHash(w)), HaveField("Now", "1"), HaveField("Fingerprint", "none"),
 		HaveField("Refreshes", true), HaveField("At", BeTemporally("==", now)),
 		HaveField("Finding", BeEquivalentTo(wantindex.NothingLost)), HaveField("Answered", false)))
 	g.Expect(wantindex.FromWant(w, 11, 3, now)).To(Equal(wantindex.Unreadable(11, 3, now)), "a want of another epoch")

@@ -443,19 +443,19 @@ func ownerOf(cm *corev1.ConfigMap, key string) annotation.Ownership {
 func (m *model) observe(cm *corev1.ConfigMap, entry status.Entry, pair annotation.Pair) {
 	o, w := ownerOf(cm, pair.Key), m.want(cm, pair)
 	holds := entry.HasBody() && entry.URL == pair.URL
-	intact := o.State == annotation.Ours || o.Fingerprint == entry.CheckedOwner
+	intact := o.State == annotation.Ours || o.Fingerprint == entry.CheckedFingerprint
 	w.ReadFirst = o.State == annotation.Unknown
 	switch {
 	case holds && intact && !entry.Failing() && m.rand.IntN(4) > 0:
 		return
 	case holds && !intact:
-		w.Drift, w.Cause = o.Fingerprint, v1.Cause_CAUSE_DRIFT
+		w.Fingerprint, w.Cause = o.Fingerprint, v1.Cause_CAUSE_DRIFT
 		w.ReadFirst = w.GetReadFirst() || o.State == annotation.Foreign
 	}
 	m.signer.Sign(w)
 	m.seq++
-	m.log("want %d: %s=%s rv %s drift %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(),
-		w.GetDrift(), w.GetReadFirst())
+	m.log("want %d: %s=%s rv %s fingerprint %q readFirst %v", m.seq, w.GetKey(), w.GetUrl(), w.GetResourceVersion(),
+		w.GetFingerprint(), w.GetReadFirst())
 	m.wants, m.seqs = append(m.wants, w), append(m.seqs, m.seq)
 }
 

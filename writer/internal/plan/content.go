@@ -31,18 +31,18 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	entry, owner := b.status.Keys[key], b.owner(key)
 	holds := b.holds(key, c.GetSha256(), owner, entry)
-	// checkedOwner stays empty if managedFields will name us as the owner: they exist, or a new key starts them.
+	// checked stays empty if managedFields will name us as the owner: they exist, or a new key starts them.
 	// Only the watcher knows whether the second of a fingerprint is over.
-	checkedOwner := ""
+	checked := ""
 	switch _, exists := b.object.Values[key]; {
 	case owner.Fingerprint == annotation.FingerprintUnknown && exists:
-		checkedOwner = annotation.FingerprintUnknown
-	case holds && owner.Fingerprint == entry.CheckedOwner:
-		checkedOwner = entry.CheckedOwner
+		checked = annotation.FingerprintUnknown
+	case holds && owner.Fingerprint == entry.CheckedFingerprint:
+		checked = entry.CheckedFingerprint
 	case holds && owner.State != annotation.Ours:
-		checkedOwner = cmp.Or(i.Result.GetWant().GetDrift(), owner.Unsettled())
+		checked = cmp.Or(i.Result.GetWant().GetFingerprint(), owner.Unsettled())
 	}
-	recorded := entry.CheckedOwner == checkedOwner || owner.State == annotation.Ours // an old fingerprint does no harm
+	recorded := entry.CheckedFingerprint == checked || owner.State == annotation.Ours // an old fingerprint does no harm
 	if holds && entry.SHA256 == c.GetSha256() && entry.URL == i.url() && entry.Rules == rules && recorded &&
 		!entry.Failing() && entry.Available == "" {
 		return Decision{Outcome: Unchanged, Confirmed: true}
@@ -60,7 +60,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 	}
 	next := status.Entry{
 		URL: i.url(), SHA256: c.GetSha256(), Size: int64(len(body)), ChangedAt: i.observed(),
-		Binary: value.Binary, CheckedOwner: checkedOwner, Fence: i.Fence, Rules: rules,
+		Binary: value.Binary, CheckedFingerprint: checked, Fence: i.Fence, Rules: rules,
 	}
 	if entry.SHA256 == next.SHA256 && !entry.ChangedAt.IsZero() {
 		next.ChangedAt = entry.ChangedAt

@@ -56,8 +56,8 @@ type Object struct {
 
 	// ownersIncomplete means that not even the annotation has a recorded owner.
 	ownersIncomplete bool
-	// drift has the fingerprint of each key in the want. It replaces Owners in an assumed object.
-	drift map[string]string
+	// fingerprints has the fingerprint of each key in the want. It replaces Owners in an assumed object.
+	fingerprints map[string]string
 }
 
 // Confirmation is a fetch that found the value of its key unchanged.
@@ -139,7 +139,7 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 			SHA256: map[string]string{}, Intervals: map[string]time.Duration{},
 		}},
 		Freshness: FromWant, ResourceVersion: first.GetResourceVersion(), HasStatus: first.GetStatus() != "",
-		Room: status.MaxBytes, drift: map[string]string{},
+		Room: status.MaxBytes, fingerprints: map[string]string{},
 	}
 	another := func(key string) bool { return annotation.NameInStatus(key) != annotation.NameInStatus(keys[0]) }
 	if o.ResourceVersion == "" || slices.ContainsFunc(keys, another) {
@@ -147,18 +147,19 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 	}
 	for _, item := range items {
 		want := item.Result.GetWant()
-		drift := want.GetDrift()
+		fingerprint := want.GetFingerprint()
 		if want.GetReadFirst() || want.GetUid() != first.GetUid() || want.GetResourceVersion() != o.ResourceVersion ||
-			want.GetStatus() != first.GetStatus() || drift != "" && drift != annotation.FingerprintNone || item.OfObject() {
+			want.GetStatus() != first.GetStatus() || item.OfObject() ||
+			fingerprint != "" && fingerprint != annotation.FingerprintNone {
 			return nil, false
 		}
 		if url, known := o.Request.URL(item.Key.Key); known {
-			if url != want.GetUrl() || o.drift[item.Key.Key] != drift {
+			if url != want.GetUrl() || o.fingerprints[item.Key.Key] != fingerprint {
 				return nil, false
 			}
 			continue
 		}
-		o.drift[item.Key.Key] = drift
+		o.fingerprints[item.Key.Key] = fingerprint
 		if rules := rule.SetOf(want); !rules.Empty() {
 			o.Request.Rules[item.Key.Key] = rules
 		}
@@ -188,7 +189,7 @@ func (o *Object) owner(key string) annotation.Ownership {
 		}
 		return owner
 	}
-	if o.drift[key] == annotation.FingerprintNone {
+	if o.fingerprints[key] == annotation.FingerprintNone {
 		return annotation.Ownership{State: annotation.None, Fingerprint: annotation.FingerprintNone}
 	}
 	return annotation.Ownership{State: annotation.Ours}

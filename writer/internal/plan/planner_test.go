@@ -87,9 +87,9 @@ func kept(e expectation) expectation {
 }
 
 // well matches the entry of a key that holds body since trigger seq.
-func well(body string, seq uint64, drift string) OmegaMatcher {
+func well(body string, seq uint64, checked string) OmegaMatcher {
 	return HaveKeyWithValue(theKey, And(HaveField("URL", theURL), HaveField("SHA256", digest(body)),
-		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("CheckedOwner", drift)))
+		HaveField("Failing()", false), HaveField("Fence", fence(seq)), HaveField("CheckedFingerprint", checked)))
 }
 
 // ill matches the entry of a key that fails and still holds body, which may be empty for none.
@@ -471,7 +471,7 @@ func on(object string, e status.Entry) status.Entry {
 }
 
 func drifted(e status.Entry, fingerprint string) status.Entry {
-	e.CheckedOwner = fingerprint
+	e.CheckedFingerprint = fingerprint
 	return e
 }
 

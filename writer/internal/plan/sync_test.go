@@ -282,16 +282,16 @@ func TestAssume(t *testing.T) {
 		change func(*v1.Want)
 		want   bool
 	}{
-		"two keys of one version": {func(*v1.Want) {}, true},
-		"missing key":             {func(w *v1.Want) { w.Drift = "none" }, true},
-		"another version":         {func(w *v1.Want) { w.ResourceVersion = "8" }, false},
-		"another object":          {func(w *v1.Want) { w.Uid = "uid-2" }, false},
-		"another status":          {func(w *v1.Want) { w.Status = `{"x":{}}` }, false},
-		"to be read first":        {func(w *v1.Want) { w.ReadFirst = true }, false},
-		"foreign key":             {func(w *v1.Want) { w.Drift = "person/Update/x" }, false},
-		"same key, another URL":   {func(w *v1.Want) { w.Key, w.Url = theKey, "https://x.example.com" }, false},
-		"same key, another drift": {func(w *v1.Want) { w.Key, w.Drift = theKey, "none" }, false},
-		"same key":                {func(w *v1.Want) { w.Key = theKey }, true},
+		"two keys of one version":       {func(*v1.Want) {}, true},
+		"missing key":                   {func(w *v1.Want) { w.Fingerprint = "none" }, true},
+		"another version":               {func(w *v1.Want) { w.ResourceVersion = "8" }, false},
+		"another object":                {func(w *v1.Want) { w.Uid = "uid-2" }, false},
+		"another status":                {func(w *v1.Want) { w.Status = `{"x":{}}` }, false},
+		"to be read first":              {func(w *v1.Want) { w.ReadFirst = true }, false},
+		"foreign key":                   {func(w *v1.Want) { w.Fingerprint = "person/Update/x" }, false},
+		"same key, another URL":         {func(w *v1.Want) { w.Key, w.Url = theKey, "https://x.example.com" }, false},
+		"same key, another fingerprint": {func(w *v1.Want) { w.Key, w.Fingerprint = theKey, "none" }, false},
+		"same key":                      {func(w *v1.Want) { w.Key = theKey }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -321,7 +321,7 @@ func TestAssumedObject(t *testing.T) {
 	o, _ := decoder().FromWants([]plan.Item{item})
 	p, _ := plan.Planner{}.Plan(o, plan.Memory{}, []plan.Item{item})
 	NewWithT(t).Expect(p.Decisions[0].Outcome).To(Equal(plan.Unchanged), "the same body of a key that is ours")
-	item.Result.Want.Drift = "none"
+	item.Result.Want.Fingerprint = "none"
 	o, _ = decoder().FromWants([]plan.Item{item})
 	p, _ = plan.Planner{}.Plan(o, plan.Memory{}, []plan.Item{item})
 	NewWithT(t).Expect(p.Values[theKey]).NotTo(BeNil(), "the same body for a missing key")
