@@ -3,10 +3,12 @@ package writer_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"google.golang.org/protobuf/proto"
+	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
@@ -114,6 +116,32 @@ var _ = Describe("A body that the API server refuses", func() {
 		w.together(results[0], results[1:]...)
 		Expect(w.calls.count("PATCH configmaps")).To(Equal(2), "one for the first key, and one for all others")
 		Expect(w.events(cm)).To(HaveLen(keys))
+	})
+
+	It("is failing while admission writes another value and keeps the status, which says what the key holds", func() {
+		kind, off := admission.PatchTypeJSONPatch, atomic.Bool{}
+		w.webhook("MutatingWebhookConfiguration", func() *admission.AdmissionResponse {
+			if off.Load() {
+				return nil
+			}
+			return &admission.AdmissionResponse{
+				Allowed: true, PatchType: &kind, Patch: []byte(`[{"op":"add","path":"/data/mydata","value":"altered"}]`),
+			}
+		})
+		cm := w.create(asking("broken-cm", "mydata="+url+" other="+url))
+		w.together(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(cm, "other", url), "other body"))
+		altered := And(HaveField("Error", "WriteFailed"), HaveField("SHA256", sum("altered")))
+		Expect(entry(w.get("broken-cm"), "mydata")).To(altered)
+		Expect(entry(w.get("broken-cm"), "other")).To(And(HaveField("Error", ""), HaveField("SHA256", sum("other body"))))
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body")) // as by the audit
+		Expect(entry(w.get("broken-cm"), "mydata")).To(altered)
+		Expect(w.events(cm)).To(ConsistOf("Warning WriteFailed: an admission policy or webhook changes the value of " +
+			"key mydata in each write; exempt the ConfigMap from it [why-empty 10]"))
+		off.Store(true)
+		w.apply(w.content(due(w.want(cm, "mydata", url)), "body"))
+		Expect(w.get("broken-cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
+		Expect(entry(w.get("broken-cm"), "mydata")).To(And(HaveField("Error", ""), HaveField("SHA256", sum("body"))))
+		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered")))
 	})
 
 	It("has one Event if a policy forbids it, and is written when it is published again", func() {

@@ -253,6 +253,12 @@ const Stripped = "" +
 	"an admission policy removes curl-status, so changes are found late and removed pairs keep their values; " +
 	"exempt x-kv8s.io/curl-status from it"
 
+// Altered says why a key has another value than the body.
+func Altered(key string) string {
+	return "an admission policy or webhook changes the value of key " + key + " in each write; " +
+		"exempt the ConfigMap from it"
+}
+
 // ObjectTooLarge says why a body of that size is not written to a key of a ConfigMap with much metadata.
 func ObjectTooLarge(key string, size int) string {
 	return "the ConfigMap with its metadata and the body for key " + key + " (" + bytes(int64(size)) +

@@ -42,12 +42,17 @@ const (
 func Classes() []Class {
 	return []Class{
 		OK, Conflict, Gone, Forbidden, Unavailable, plan.Immutable, plan.TooLarge, plan.ObjectTooLarge,
-		plan.StatusTooLarge, plan.Rejected, plan.Stripped, plan.Failed,
+		plan.StatusTooLarge, plan.Rejected, plan.Stripped, plan.Altered, plan.Failed,
 	}
 }
 
-// ErrStripped stands for the removal of our status by admission.
-var ErrStripped = errors.New("admission removed or changed " + annotation.StatusKey)
+// Errors of a patch that was accepted.
+var (
+	// ErrStripped stands for the removal of our status by admission.
+	ErrStripped = errors.New("admission removed or changed " + annotation.StatusKey)
+	// ErrAltered stands for another value than the one that we sent.
+	ErrAltered = errors.New("admission removed or changed a value")
+)
 
 // Classify classifies responses of the API server. No other code does.
 func Classify(err error) Class {
@@ -56,6 +61,8 @@ func Classify(err error) Class {
 		return OK
 	case errors.Is(err, ErrStripped):
 		return plan.Stripped
+	case errors.Is(err, ErrAltered):
+		return plan.Altered
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {

@@ -76,50 +76,47 @@ func (c *Client) Probe(ctx context.Context) error {
 	return fmt.Errorf("probe API server: %w", err)
 }
 
-// Patch sends a strategic merge patch and returns the resulting metadata. A JSON merge patch (RFC
+// Patch sends a strategic merge patch and returns the resulting object, or only its metadata. A JSON merge patch (RFC
 // 7386) costs the API server a tenth more.
 func (c *Client) Patch(
-	ctx context.Context, ref types.NamespacedName, body []byte,
-) (*metav1.PartialObjectMetadata, error) {
-	return metadata(ctx, ref,
+	ctx context.Context, ref types.NamespacedName, body []byte, whole bool,
+) (*corev1.ConfigMap, error) {
+	return configMap(ctx, ref, whole,
 		c.objects.RESTClient().Patch(types.StrategicMergePatchType).Param("fieldManager", annotation.FieldManager).Body(body))
 }
 
-// Apply sends a server-side apply and returns the resulting metadata. It is forced, because an existing status
-// annotation belongs to before-first-apply. The keys are new, so they have no other owner.
+// Apply sends a server-side apply and returns the resulting object, or only its metadata. It is forced, because an
+// existing status annotation belongs to before-first-apply. The keys are new, so they have no other owner.
 func (c *Client) Apply(
-	ctx context.Context, ref types.NamespacedName, body []byte,
-) (*metav1.PartialObjectMetadata, error) {
-	return metadata(ctx, ref, c.objects.RESTClient().Patch(types.ApplyPatchType).
+	ctx context.Context, ref types.NamespacedName, body []byte, whole bool,
+) (*corev1.ConfigMap, error) {
+	return configMap(ctx, ref, whole, c.objects.RESTClient().Patch(types.ApplyPatchType).
 		Param("fieldManager", annotation.FieldManager).Param("force", "true").Body(body))
 }
 
-// Metadata returns the current metadata.
-func (c *Client) Metadata(ctx context.Context, ref types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
-	return metadata(ctx, ref, c.objects.RESTClient().Get())
+// Read returns the current object, or only its metadata.
+func (c *Client) Read(ctx context.Context, ref types.NamespacedName, whole bool) (*corev1.ConfigMap, error) {
+	return configMap(ctx, ref, whole, c.objects.RESTClient().Get())
 }
 
 // acceptMetadata requests the metadata of an object instead of the object.
 const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
-// metadata requests the metadata of a ConfigMap. It is cheaper than client-go/metadata, which encodes its options
+// configMap makes a request that returns a ConfigMap. It is cheaper than client-go/metadata, which encodes its options
 // for each request.
-func metadata(
-	ctx context.Context, ref types.NamespacedName, request *rest.Request,
-) (*metav1.PartialObjectMetadata, error) {
+func configMap(
+	ctx context.Context, ref types.NamespacedName, whole bool, request *rest.Request,
+) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
+	request = request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name)
+	if whole {
+		cm := new(corev1.ConfigMap)
+		return cm, request.Do(ctx).Into(cm)
+	}
 	m := new(metav1.PartialObjectMetadata)
-	err := request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name).SetHeader("Accept",
-		acceptMetadata).Do(ctx).Into(m)
-	return m, err
-}
-
-// ConfigMap returns the whole object.
-func (c *Client) ConfigMap(ctx context.Context, ref types.NamespacedName) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
-	defer cancel()
-	return c.objects.ConfigMaps(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	err := request.SetHeader("Accept", acceptMetadata).Do(ctx).Into(m)
+	return &corev1.ConfigMap{ObjectMeta: m.ObjectMeta}, err
 }
 
 // maxRetryAfter is the maximum pause that one response can request.

@@ -27,7 +27,7 @@ func (t *task) forget() {
 
 func (t *task) readMetadata(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindMetadata).Inc()
-	read, err := t.deps.Client.Metadata(ctx, t.ref)
+	read, err := t.deps.Client.Read(ctx, t.ref, false)
 	if err != nil {
 		return t.readFailed(err)
 	}
@@ -37,7 +37,7 @@ func (t *task) readMetadata(ctx context.Context) error {
 
 func (t *task) readObject(ctx context.Context) error {
 	t.deps.Metrics.reads.WithLabelValues(kindObject).Inc()
-	read, err := t.deps.Client.ConfigMap(ctx, t.ref)
+	read, err := t.deps.Client.Read(ctx, t.ref, true)
 	if err != nil {
 		return t.readFailed(err)
 	}

@@ -11,38 +11,69 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
+
+// maxCompared is the maximum size of a plan whose values are compared with those of the resulting object. That is the
+// whole object, and with the bodies of larger plans it would not fit into the memory of a small pod.
+const maxCompared = 256 << 10
 
 // patch sends a plan and caches the resulting metadata.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
 	written, err := t.send(ctx, p)
 	if err == nil {
-		if t.objects.Drop(t.ref); written.Size() <= maxCached {
-			t.objects.Put(t.ref, &written.ObjectMeta)
+		metadata := written.ObjectMeta // without the values
+		if t.objects.Drop(t.ref); metadata.Size() <= maxCached {
+			t.objects.Put(t.ref, &metadata)
 		}
-		if p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status {
+		switch {
+		case p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status:
 			err = apiserver.ErrStripped
+		case compares(p) && t.findAltered(p, written):
+			t.object, err = t.deps.Decoder.Decode(&metadata, plan.FromPatch), apiserver.ErrAltered
 		}
 	}
 	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
 	return err
 }
 
-func (t *task) send(ctx context.Context, p plan.Plan) (*metav1.PartialObjectMetadata, error) {
+// compares reports whether the values of a plan are compared with those of the resulting object.
+func compares(p plan.Plan) bool { return len(p.Values) > 0 && p.Bytes() <= maxCompared }
+
+// findAltered remembers the keys that do not have the value of the plan, although the metadata say that we wrote it.
+func (t *task) findAltered(p plan.Plan, written *corev1.ConfigMap) (altered bool) {
+	for key, value := range p.Values {
+		body, exists := written.BinaryData[key]
+		if text, ok := written.Data[key]; ok {
+			body, exists = []byte(text), true
+		}
+		if value == nil || exists && bytes.Equal(body, value.Body) {
+			continue
+		}
+		entry := t.object.Status.Keys[key]
+		if entry.SHA256 = ""; exists {
+			entry.SHA256 = pipeline.Digest(body)
+		}
+		t.memory.Altered[key], altered = entry, true
+	}
+	return altered
+}
+
+func (t *task) send(ctx context.Context, p plan.Plan) (*corev1.ConfigMap, error) {
 	if beginsRecord(t.object, p) {
 		body, err := encodeApply(t.ref, t.object, p)
 		if err != nil {
 			return nil, err
 		}
-		return t.deps.Client.Apply(ctx, t.ref, body)
+		return t.deps.Client.Apply(ctx, t.ref, body, compares(p))
 	}
 	body, err := encode(t.object, p)
 	if err != nil {
 		return nil, err
 	}
-	return t.deps.Client.Patch(ctx, t.ref, body)
+	return t.deps.Client.Patch(ctx, t.ref, body, compares(p))
 }
 
 // strategicPatch is a strategic merge patch of plain maps, in which null removes a member. A key

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -36,7 +37,9 @@ type task struct {
 }
 
 func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
-	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{History: map[string][]byte{}}}
+	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{
+		History: map[string][]byte{}, Altered: map[string]status.Entry{},
+	}}
 }
 
 // assumeObject chooses the newest object that needs no request: the cached one, or the one in the wants.
@@ -117,7 +120,7 @@ func (t *task) attempt(ctx context.Context) (applied []Applied, done bool) {
 	case full: // the API server would refuse the patch
 		return t.handleRefusal(ctx, p, plan.StatusTooLarge, errNoRoom)
 	}
-	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil {
+	if kind, short := t.budgets.take(t.ref.Namespace, p); short != nil && len(t.memory.Altered) == 0 {
 		return t.overBudget(ctx, kind, short), true
 	}
 	return t.conclude(ctx, p, t.patch(ctx, p))
@@ -131,6 +134,9 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 	case plan.Stripped:
 		t.deps.Breaker.Success(t.ref.Namespace)
 		return t.giveUp(ctx, err, t.refusal(class)), true
+	case plan.Altered: // the status must say so
+		t.memory.Obstacle = class
+		return nil, false
 	case apiserver.Conflict:
 		t.forget()
 		return nil, false

@@ -88,6 +88,8 @@ func obstacleNote(i Item, entry status.Entry, by Obstacle) string {
 		return sentence.BecomesHTML(i.url(), key)
 	case class == failure.WriteFailed && by == Stripped:
 		return sentence.Stripped
+	case class == failure.WriteFailed && by == Altered:
+		return sentence.Altered(key)
 	case class == failure.WriteFailed && by == Failed:
 		return sentence.Failed + "; " + sentence.Value(key, entry.HasBody()) + "; retrying"
 	case class == failure.BodyTooLarge && by == ObjectTooLarge:

@@ -17,6 +17,8 @@ const (
 	Rejected Obstacle = "rejected"
 	// Stripped means that admission removed the status from the patch, which was accepted otherwise.
 	Stripped Obstacle = "stripped"
+	// Altered means that admission changed a value in the patch, which was accepted otherwise.
+	Altered Obstacle = "altered"
 	// Failed means that the request failed, or was not answered in time. While the API server is ready, that is the
 	// fault of the object, for example of an admission webhook that is slow or broken.
 	Failed Obstacle = "failed"

@@ -24,6 +24,8 @@ type Memory struct {
 	Obstacle Obstacle
 	// History has what the history returned for each digest: nil if it has no such body.
 	History map[string][]byte
+	// Altered has the former entry of each key whose new value admission has changed, with the digest of its value.
+	Altered map[string]status.Entry
 	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
 	// the status does not have it.
 	Confirmed map[string]Confirmation
@@ -43,6 +45,9 @@ func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need)
 	}
 	if object.Immutable {
 		b.memory.Obstacle = Immutable
+	}
+	for key, entry := range m.Altered {
+		b.status.Keys[key], b.touched = entry, true
 	}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])
