@@ -14,7 +14,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -96,26 +95,19 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 
 // overBudget returns an obstacle if the namespace has used up a budget that the fetch needs.
 func (e *Engine) overBudget(t *trigger) *throttle.Obstacle {
-	for _, b := range []struct {
-		budget   *budget.Budget
-		waitsFor v1.WaitsFor
-		text     string
-	}{
-		{
-			e.resultBytes, v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
-			"the namespace exceeded its budget of bodies, its GETs are delayed",
-		},
-		{
-			e.processing, v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME,
-			"the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed",
-		},
-	} {
-		if short := b.budget.Check(t.key.Namespace); short != nil {
-			e.logShortage(t, short, pipeline.WaitsForName(b.waitsFor), b.text)
-			return &throttle.Obstacle{WaitsFor: b.waitsFor, Pause: short.Wait}
-		}
+	waitsFor, text := v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
+		"the namespace exceeded its budget of bodies, its GETs are delayed"
+	short := e.resultBytes.Check(t.key.Namespace)
+	if short == nil {
+		short = e.processing.Check(t.key.Namespace)
+		waitsFor, text = v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME,
+			"the namespace has used up its time for compressed bodies, rules and selections, its GETs are delayed"
 	}
-	return nil
+	if short == nil {
+		return nil
+	}
+	e.logShortage(t, short, pipeline.WaitsForName(waitsFor), text)
+	return &throttle.Obstacle{WaitsFor: waitsFor, Pause: short.Wait}
 }
 
 // fetch makes the GET of an attempt or shares one with others.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,8 +16,8 @@ import (
 // snippetTimeout is the time limit for the body of a response with a bad status.
 const snippetTimeout = time.Second
 
-// content reads the body of a 200.
-func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) {
+// content reads the body of a 200. Its Validators get from.
+func (x *exchange) content(from string, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -42,7 +41,7 @@ func (x *exchange) content(u *url.URL, answer *http.Response) (Response, error) 
 	return Response{
 		Body:       body,
 		SHA256:     pipeline.Digest(body),
-		Validators: x.validators(u, answer.Header),
+		Validators: x.validators(from, answer.Header),
 	}, nil
 }
 

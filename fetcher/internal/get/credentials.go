@@ -29,7 +29,9 @@ func (g grants) find(u *url.URL) *headerEntry { return cmp.Or(g[0].find(u), g[1]
 
 // credentials are the credentials of one hop. They have no String method and appear in no error.
 type credentials struct {
-	entry    *headerEntry
+	entry *headerEntry
+	// digest identifies the entry, as it was before the hop (empty: none).
+	digest   string
 	token    string
 	identity *clientIdentity
 }
@@ -50,7 +52,7 @@ func (c credentials) apply(h http.Header) {
 
 // credentials returns the credentials of an entry, which may be nil, for a hop.
 func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, error) {
-	found := credentials{entry: e}
+	found := credentials{entry: e, digest: e.digest()}
 	switch {
 	case e == nil:
 		return found, nil

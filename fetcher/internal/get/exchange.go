@@ -37,18 +37,17 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 // exchange is one GET with all its hops. Each hop has an end.
 type exchange struct {
 	client *Client
-	// request loses its Validators if a server rejects them.
-	request   Request
+	// request loses its Validators in withConditions if a server rejects them.
+	request Request
+	// host is that of the URL, and redirects counts the redirects that led on.
 	host      string
 	redirects int
-	// redirected reports whether another origin was reached.
+	// redirected reports whether another origin was reached, from the next hop on.
 	redirected bool
 	// credential reports whether a credential was sent.
 	credential bool
-	// hop is the current one.
+	// hop is the current one, or the last one that was begun.
 	hop *hop
-	// entry identifies the entry for the current hop (empty: none).
-	entry string
 }
 
 // hopEnd is the end of a hop: a response, the next URL of a redirect, or an error, perhaps after a rejection.
@@ -104,7 +103,6 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return hopEnd{err: err}
 	}
-	x.entry = entry.digest()
 	secrets, err := x.client.credentials(ctx, entry)
 	if err != nil {
 		return hopEnd{err: err, rejection: rejection{decided: true}}
@@ -127,7 +125,7 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 // withConditions makes a hop, and repeats it without conditions if the response is about another body or is a broken
 // 304, or if the server may reject the conditions. In the last case the URL gets none from then on.
 func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
-	conditional := x.conditional(u)
+	conditional := x.conditional(u, secrets)
 	end := x.hopTo(ctx, u, secrets)
 	switch {
 	case conditional && end.isEmpty(): // some gateways replace the status 304 by 200
@@ -144,9 +142,9 @@ func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets crede
 	return x.hopTo(ctx, u, secrets)
 }
 
-// conditional reports whether a GET of a URL has conditions.
-func (x *exchange) conditional(u *url.URL) bool {
-	return x.request.Conditional() && x.request.From == x.from(u)
+// conditional reports whether a GET of a URL with these credentials has conditions.
+func (x *exchange) conditional(u *url.URL, secrets credentials) bool {
+	return x.request.Conditional() && x.request.From == secrets.from(u)
 }
 
 // hopTo makes one request.
@@ -166,9 +164,9 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(u, answer)
+		response, err := x.content(secrets.from(u), answer)
 		return hopEnd{response: response, err: err}
-	case answer.StatusCode == http.StatusNotModified && x.conditional(u) && x.request.confirmed(answer.Header):
+	case answer.StatusCode == http.StatusNotModified && x.conditional(u, secrets) && x.request.confirmed(answer.Header):
 		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}
 	case isRedirect(answer.StatusCode):
 		return x.redirect(u, answer)
@@ -183,7 +181,7 @@ func (x *exchange) headers(u *url.URL, secrets credentials) http.Header {
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"curl-me-that/" + x.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
 	}
-	conditional := x.conditional(u)
+	conditional := x.conditional(u, secrets)
 	if conditional && x.request.ETag != "" {
 		h.Set("If-None-Match", x.request.ETag)
 	}

@@ -28,10 +28,10 @@ func (v Validators) Conditional() bool { return v.ETag != "" || v.LastModified !
 const (
 	// maxValidator is the maximum size of a stored ETag, in bytes.
 	maxValidator = 256
-	// settled is the minimum difference between Last-Modified and Date. A younger file may change again
+	// minAge is the minimum difference between Last-Modified and Date. A younger file may change again
 	// within the second that Last-Modified and many ETags name (RFC 9110 section 8.8.2.2), and the two
 	// clocks may differ.
-	settled = time.Minute
+	minAge = time.Minute
 	// firstYear is the year of the first HTTP server. Older dates belong to reproducible builds, which give all files
 	// the same one, such as 1970 or 1980. Servers make ETags of it, too.
 	firstYear = 1990
@@ -59,13 +59,13 @@ func validDate(s string) string {
 	return s
 }
 
-// from identifies in Validators a URL, which may have secrets of a redirect, and the entry for the current hop. With
+// from identifies in Validators a URL, which may have secrets of a redirect, and the entry of the credentials. With
 // other headers the server may give another body the same validators.
-func (x *exchange) from(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] + x.entry }
+func (c credentials) from(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] + c.digest }
 
 // validators returns the usable validators of a 200.
-func (x *exchange) validators(u *url.URL, h http.Header) Validators {
-	v := Validators{From: x.from(u)}
+func (x *exchange) validators(from string, h http.Header) Validators {
+	v := Validators{From: from}
 	if x.request.Validators == v { // it rejects conditional GETs
 		return v
 	}
@@ -76,7 +76,7 @@ func (x *exchange) validators(u *url.URL, h http.Header) Validators {
 			return Validators{}
 		case err != nil:
 			v.LastModified = ""
-		case date.Sub(modified) < settled:
+		case date.Sub(modified) < minAge:
 			return Validators{}
 		}
 	}

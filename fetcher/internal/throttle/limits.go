@@ -52,8 +52,8 @@ func (t *Throttle) overShare(ns *namespace, now time.Time) bool {
 	return ns.used() >= share && now.Before(later(t.backlogUntil, t.contendedUntil))
 }
 
-// patience returns how long a request may wait in Acquire.
-func (t *Throttle) patience(ticket *Ticket, waitsFor v1.WaitsFor, now time.Time) time.Duration {
+// waitLimit returns how long a request may wait in Acquire.
+func (t *Throttle) waitLimit(ticket *Ticket, waitsFor v1.WaitsFor, now time.Time) time.Duration {
 	lane, h := ticket.lane, ticket.lane.host
 	rounds := 1 + (lane.waiting+len(lane.queue))/h.limit(lane, t.cfg.PerHost)
 	switch {

@@ -44,11 +44,11 @@ type Obstacle struct {
 }
 
 const (
-	// contention is how long the slots count as contended after GETs of different namespaces, or after a delivery
+	// contendedFor is how long the slots count as contended after GETs of different namespaces, or after a delivery
 	// with a backlog.
-	contention = 10 * time.Second
-	// firstClaim is the first estimate of the duration of a claim.
-	firstClaim = 50 * time.Millisecond
+	contendedFor = 10 * time.Second
+	// firstClaimTime is the first estimate of the duration of a claim.
+	firstClaimTime = 50 * time.Millisecond
 )
 
 // Throttle hands out slots. It is safe for concurrent use.
@@ -79,7 +79,7 @@ type Throttle struct {
 // New returns a throttle with a valid configuration.
 func New(cfg Config) *Throttle {
 	return &Throttle{
-		cfg: cfg, claimTime: firstClaim,
+		cfg: cfg, claimTime: firstClaimTime,
 		hosts: map[string]*host{}, namespaces: map[string]*namespace{}, queued: map[pipeline.Key]*QueuedKey{},
 	}
 }
@@ -99,7 +99,7 @@ func (t *Throttle) Acquire(r Request) (*Ticket, *Obstacle) {
 	now := time.Now()
 	t.backlogUntil = time.Time{}
 	if r.Backlog {
-		t.backlogUntil = now.Add(contention)
+		t.backlogUntil = now.Add(contendedFor)
 	}
 	ticket := &Ticket{lane: t.lane(r.Host, r.Namespace), urgent: r.Urgent}
 	defer ticket.lane.forget(now)
@@ -113,14 +113,14 @@ func (t *Throttle) Acquire(r Request) (*Ticket, *Obstacle) {
 func (t *Throttle) acquire(ticket *Ticket, now time.Time) *Obstacle {
 	namespace := ticket.lane.namespace.name
 	if t.lastNamespace != "" && t.lastNamespace != namespace {
-		t.contendedUntil = now.Add(contention)
+		t.contendedUntil = now.Add(contendedFor)
 	}
 	t.lastNamespace = namespace
 	obstacle := t.obstacle(ticket, now)
 	switch {
 	case obstacle == nil:
 		ticket.take(now)
-	case t.await(ticket, t.patience(ticket, obstacle.WaitsFor, now)):
+	case t.await(ticket, t.waitLimit(ticket, obstacle.WaitsFor, now)):
 		return nil
 	}
 	return obstacle
