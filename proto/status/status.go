@@ -155,7 +155,8 @@ func reason(text string) string {
 // parseProblem parses the entry of the object, or returns nil.
 func parseProblem(text json.RawMessage) *ObjectProblem {
 	p := new(ObjectProblem)
-	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) || len(p.Message) > maxProblemBytes {
+	if text == nil || json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) ||
+		len(p.Message) > maxProblemBytes {
 		return nil
 	}
 	p.Error, p.Since, p.Annotation = reason(p.Error), seconds(p.Since), asker(p.Annotation)

@@ -29,9 +29,6 @@ const (
 	maxLabelBytes = 4 * 63
 )
 
-// label matches 1 to 63 letters, digits and inner hyphens (RFC 1035 section 2.3.4).
-const label = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
-
 // Mistakes in a URL for which there is specific advice.
 const (
 	BadScheme  = "the scheme must be http or https"
@@ -56,8 +53,6 @@ var (
 	quoted = regexp.MustCompile("^\\\\?[\"'`<(\u2018-\u201f\u00ab]|[\"`\u201c\u201d\u00bb]$")
 	// lonePercent matches a percent sign in a path that begins no escape.
 	lonePercent = regexp.MustCompile(`^[^?]*%(?:[^0-9A-Fa-f]|[0-9A-Fa-f](?:[^0-9A-Fa-f]|$)|$)`)
-	// hostName matches a DNS name, but does not limit its length.
-	hostName = regexp.MustCompile(`^(?:` + label + `\.)*` + label + `$`)
 	// interfaceName matches the name of a network interface.
 	interfaceName = regexp.MustCompile(`^[-_.A-Za-z0-9]+$`)
 	// reference matches every text: scheme, authority, path and query (RFC 3986 appendix B).
@@ -86,7 +81,7 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		return "", Quoted
 	case mistyped.MatchString(rest):
 		return "", Mistyped
-	case lonePercent.MatchString(rest[end:]):
+	case strings.Contains(rest, "%") && lonePercent.MatchString(rest[end:]):
 		return "", BadPercent
 	default:
 		canonical, wrong = assemble(scheme, rest[:end], rest[end:])
@@ -225,7 +220,15 @@ func canonicalName(name string) (canonical, wrong string) {
 
 // HostName reports whether text is a DNS name in lower case without a final dot. An IPv4 address has that
 // form, too.
-func HostName(text string) bool { return len(text) <= MaxHostBytes && hostName.MatchString(text) }
+func HostName(text string) bool {
+	for label := range strings.SplitSeq(text, ".") { // 1 to 63 letters, digits and inner hyphens (RFC 1035 section 2.3.4)
+		if label == "" || len(label) > 63 || strings.Trim(label, "-") != label ||
+			strings.ContainsFunc(label, func(r rune) bool { return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') }) {
+			return false
+		}
+	}
+	return len(text) <= MaxHostBytes
+}
 
 // dot reports whether a character separates labels (RFC 3490 section 3.1).
 func dot(r rune) bool { return strings.ContainsRune(".\u3002\uff0e\uff61", r) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -142,6 +143,9 @@ const lookupTimeout = 2 * time.Second
 // fetcher still gets keys that hold the body, because their URL changed or fails, and keys with a copied status, which
 // the writer does not trust. Only the first keys are looked for, because each takes a request.
 func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object, p *plan.Plan) {
+	if !slices.ContainsFunc(p.Publish, func(w plan.Publication) bool { return w.GetSha256() != "" }) {
+		return // without a timer
+	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	lookups := 0
