@@ -128,9 +128,13 @@ func hidden(h http.Header, name string) []string {
 // contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4).
 var contentRange = regexp.MustCompile(`^(?i:bytes) [0-9]+-[0-9]+/([0-9]+)$`)
 
-// isWhole reports whether a body has the size in the headers that package http does not read: Content-Range, since some
-// caches send the part of a file that another client has requested as a 200, and a hidden Content-Length.
+// isWhole reports whether the headers that package http does not read announce a whole file of that size, since some
+// caches send the part or parts of a file that another client has requested as a 200. It reads a hidden
+// Content-Length, too.
 func isWhole(h http.Header, size int) bool {
+	if strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "multipart/byteranges") {
+		return false
+	}
 	for _, text := range slices.Concat(h.Values("Content-Range"), hidden(h, "Content-Range")) {
 		if found := contentRange.FindStringSubmatch(text); found != nil {
 			whole, _ := strconv.ParseInt(found[1], 10, 64) // the largest number if it is too large

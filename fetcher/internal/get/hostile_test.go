@@ -216,6 +216,8 @@ func hostileBodies() []hostile {
 		fails("end of file, as a 200", failure.BadResponse, 0, say(ok+"Content-Range: bytes 1-5/6\r\n"+length(5)+"ello!")),
 		fails("end of file, in chunks", failure.BadResponse, 0,
 			say(chunked[:len(chunked)-2]+"content-range: Bytes 1-5/6\r\n\r\n"+chunk("ello!")+chunk(""))),
+		fails("parts of a file, as a 200", failure.BadResponse, 0,
+			say(ok+"Content-Type: Multipart/ByteRanges; boundary=x\r\n"+length(5)+"--x--")),
 		serves("whole file with its range", "hello", say(ok+"Content-Range: bytes 0-4/5\r\n"+length(5)+"hello")),
 		serves("whole file with a wrong range", "hello", say(ok+"Content-Range: bytes 1-5/5\r\n"+length(5)+"hello")),
 		serves("page of a list", "hello", say(ok+"Content-Range: items 0-9/500\r\n"+length(5)+"hello")),
