@@ -115,7 +115,7 @@ const maxLayers = 3
 // section 18.6), these are common names of compressions. Servers also name character sets, file types
 // and "none", which change nothing.
 const unsupportedCodings = " aes128gcm br brotli bzip bzip2 compress dcb dcz deflate exi lz4 lzma lzw pack200-gzip " +
-	"sdch snappy xz zlib zstd zstandard "
+	"peerdist rsync sdch snappy snappy-framed xpress xz zlib zstd zstandard "
 
 // gzipLayers returns how often a body is compressed by gzip.
 func gzipLayers(h http.Header) (layers int, _ error) {

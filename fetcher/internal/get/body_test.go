@@ -67,6 +67,8 @@ var _ = Describe("a body with a Content-Encoding", func() {
 		Entry("zstd", "zstd", "\x28\xb5\x2f\xfd", refused),
 		Entry("deflate", "Deflate", "x", refused),
 		Entry("compress", "x-compress", "x", refused),
+		Entry("xpress", "xpress", "x", refused),
+		Entry("framed snappy", "x-snappy-framed", "x", refused),
 		Entry("gzip and br", "gzip, br", once, refused),
 		Entry("br and gzip, in two lines", "br|gzip", once, refused),
 		Entry("gzip very often", strings.Repeat("gzip,", 1000), once, refused),
