@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 )
 
 var _ = Describe("The program", func() {
@@ -86,7 +86,7 @@ var _ = Describe("The program", func() {
 		By("finding the file that the demo and docker compose write beside the kubeconfig")
 		contexts(nil)
 		beside := GinkgoT().TempDir()
-		Expect(os.WriteFile(filepath.Join(beside, connect.BesideKubeconfig),
+		Expect(os.WriteFile(filepath.Join(beside, broker.BesideKubeconfig),
 			[]byte(`{"url":"`+w.server.URL()+`","user":"viewer","password":"p"}`), 0o600)).To(Succeed())
 		Expect(run("failures", "--kubeconfig="+filepath.Join(beside, "kubeconfig")).code).To(BeZero())
 		Expect(os.WriteFile(filepath.Join(beside, "nats.crt"), []byte("no certificate"), 0o600)).To(Succeed())

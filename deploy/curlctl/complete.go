@@ -10,9 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
@@ -34,8 +33,8 @@ func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 // completeFilters sets the completion of the flags that select keys or failures.
 func (o *options) completeFilters(cmd *cobra.Command, reasons []string) {
 	complete(cmd, "reason", cobra.FixedCompletions(reasons, noFiles))
-	complete(cmd, "name", o.wanted(func(w operate.StoredWant) string { return w.Key.Name }))
-	complete(cmd, "host", o.wanted(func(w operate.StoredWant) string { return sentence.Host(w.Want.GetUrl()) }))
+	complete(cmd, "name", o.wanted(func(w broker.StoredWant) string { return w.Key.Name }))
+	complete(cmd, "host", o.wanted(func(w broker.StoredWant) string { return sentence.Host(w.Want.GetUrl()) }))
 }
 
 // candidates drops words that a shell could interpret, and makes the descriptions after a tab printable.
@@ -56,7 +55,7 @@ func candidates(all []string) []string {
 
 // completeContexts lists the contexts of the nats command.
 func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	files, _ := filepath.Glob(filepath.Join(connect.ContextDir(), "context", "*.json")) // fails only for a wrong pattern
+	files, _ := filepath.Glob(filepath.Join(broker.ContextDir(), "context", "*.json")) // fails only for a wrong pattern
 	for i, file := range files {
 		files[i] = strings.TrimSuffix(filepath.Base(file), ".json")
 	}
@@ -64,7 +63,7 @@ func completeContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 }
 
 // live completes with data from NATS. Without a connection there are no candidates.
-func (o *options) live(read func(context.Context, *operate.Client) []string) cobra.CompletionFunc {
+func (o *options) live(read func(context.Context, *broker.Client) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		_ = process.ApplyEnv(cmd.Flags()) // PersistentPreRunE does not run here, and completion prints no errors
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
@@ -74,9 +73,9 @@ func (o *options) live(read func(context.Context, *operate.Client) []string) cob
 			return nil, noFiles
 		}
 		defer conn.Close()
-		ctx, end := conn.Denials.CancelOnDenied(ctx, connect.AnySubject)
+		ctx, end := conn.Denials.CancelOnDenied(ctx, broker.AnySubject)
 		defer end()
-		return candidates(read(ctx, operate.NewClient(conn.JetStream))), noFiles
+		return candidates(read(ctx, conn.Client)), noFiles
 	}
 }
 
@@ -92,8 +91,8 @@ func first(by cobra.CompletionFunc) cobra.CompletionFunc {
 
 // completeFailures lists IDs of failures.
 func (o *options) completeFailures(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-	return o.live(func(ctx context.Context, client *operate.Client) (ids []string) {
-		for f, err := range client.DeadLetters(ctx, operate.DeadLetterFilter{Namespace: o.Namespace}) {
+	return o.live(func(ctx context.Context, client *broker.Client) (ids []string) {
+		for f, err := range client.DeadLetters(ctx, broker.DeadLetterFilter{Namespace: o.Namespace}) {
 			if err != nil || len(ids) == completeMax {
 				break
 			}
@@ -105,12 +104,12 @@ func (o *options) completeFailures(cmd *cobra.Command, args []string, to string)
 
 // completeObjects lists wanted ConfigMaps as NAMESPACE/NAME.
 func (o *options) completeObjects(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-	return first(o.wanted(func(w operate.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name }))(cmd, args, to)
+	return first(o.wanted(func(w broker.StoredWant) string { return w.Key.Namespace + "/" + w.Key.Name }))(cmd, args, to)
 }
 
 // wanted completes with a field of wants.
-func (o *options) wanted(field func(operate.StoredWant) string) cobra.CompletionFunc {
-	return o.live(func(ctx context.Context, client *operate.Client) (names []string) {
+func (o *options) wanted(field func(broker.StoredWant) string) cobra.CompletionFunc {
+	return o.live(func(ctx context.Context, client *broker.Client) (names []string) {
 		for w, err := range client.Wants(ctx, o.Namespace, "") {
 			if err != nil || len(names) == completeMax {
 				break

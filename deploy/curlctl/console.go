@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/console"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // pageKubeTimeout limits a request of a page to Kubernetes.
@@ -46,11 +46,11 @@ func serve(ctx context.Context, s *session, listen string) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	deps := console.Deps{Conn: s.Connection, Client: s.Client, Now: s.Now}
+	deps := console.Deps{Conn: s.Connection, Now: s.Now}
 	// The pages report an unusable kubeconfig, but not a missing one.
 	_, kubeErr := s.Kube.UserConfig()
 	if kubeErr == nil || s.Kube.File() != "" {
-		deps.Kubernetes = &operate.Cluster{Options: s.Kube, Timeout: pageKubeTimeout}
+		deps.Kubernetes = &cluster.Client{Options: s.Kube, Timeout: pageKubeTimeout}
 	}
 	server := console.New(ctx, deps, &url.URL{Scheme: "http", Host: listener.Addr().String()})
 	s.Out.Linef("The console of %s is at %s", s.Where, server.URL())

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 )
@@ -34,7 +34,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if err != nil {
 			return usagef("%w", err)
 		}
-		findings, err := doctor.Examine(ctx, s.Connection, s.Client, s.Now)
+		findings, err := doctor.Examine(ctx, s.Connection, s.Now)
 		if err == nil {
 			findings = append(findings, others(ctx, s, grammar)...)
 		}
@@ -47,7 +47,7 @@ func doctorCommand(o *options) *cobra.Command {
 		}
 		config, err := o.Kube.UserConfig()
 		if err != nil {
-			return &operate.ClusterError{Operation: "review rights", Err: err}
+			return &cluster.Error{Operation: "review rights", Err: err}
 		}
 		findings, err := doctor.Rights(ctx, config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
 		return report(s.Out, findings, err)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -135,7 +135,7 @@ var _ = It("The shipped permissions match those that the doctor checks", func(ct
 	}
 	options := suitetest.Must(server.ProcessConfigFile(filepath.Join(dir, "accounts.conf")))
 	text := suitetest.Must(os.ReadFile(filepath.Join(dir, "identities", "identities.conf")))
-	for _, identity := range connect.Identities() {
+	for _, identity := range broker.Identities() {
 		m := regexp.MustCompile(`NKEY_` + strings.ToUpper(identity.Name) + `: "(\w+)"`).FindStringSubmatch(string(text))
 		Expect(m).NotTo(BeNil(), identity.Name)
 		i := slices.IndexFunc(options.Nkeys, func(u *server.NkeyUser) bool { return u.Nkey == m[1] })

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // defaultLimit is the number of listed failures without --limit.
@@ -40,7 +40,7 @@ func failuresCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, limit int) error {
+func listFailures(ctx context.Context, s *session, f broker.DeadLetterFilter, limit int) error {
 	more := false
 	rows := func(yield func(printer.Row, error) bool) {
 		n := 0
@@ -68,19 +68,19 @@ func listFailures(ctx context.Context, s *session, f operate.DeadLetterFilter, l
 }
 
 // summarizeFailures counts failures by reason and host.
-func summarizeFailures(ctx context.Context, s *session, f operate.DeadLetterFilter) error {
+func summarizeFailures(ctx context.Context, s *session, f broker.DeadLetterFilter) error {
 	counts, err := s.Client.CountDeadLetters(ctx, f)
 	if err != nil {
 		return err
 	}
-	groups := slices.SortedFunc(maps.Keys(counts), func(a, b operate.ReasonHost) int {
+	groups := slices.SortedFunc(maps.Keys(counts), func(a, b broker.ReasonHost) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Host, b.Host))
 	})
 	type line struct {
-		operate.ReasonHost
+		broker.ReasonHost
 		Count uint64 `json:"count"`
 	}
-	return s.List(printer.Rows(groups, func(k operate.ReasonHost) printer.Row {
+	return s.List(printer.Rows(groups, func(k broker.ReasonHost) printer.Row {
 		return printer.Row{
 			Name: k.Reason + "/" + k.Host, Object: line{k, counts[k]},
 			Cells: printer.Cells("REASON", k.Reason, "HOST", k.Host, "FAILURES", counts[k]),
@@ -109,8 +109,8 @@ func bindSelection(o *options, cmd *cobra.Command, s *keys.Selection, check func
 }
 
 // noFailures returns the message for an empty list.
-func noFailures(f operate.DeadLetterFilter) string {
-	if f == (operate.DeadLetterFilter{}) {
+func noFailures(f broker.DeadLetterFilter) string {
+	if f == (broker.DeadLetterFilter{}) {
 		return "No failures found."
 	}
 	return "No failures match. `curlctl failures --summary` shows reasons and hosts."
@@ -129,7 +129,7 @@ func purgeCommand(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		n := operate.Total(counts)
+		n := broker.Total(counts)
 		if n == 0 {
 			s.Out.Linef("%s", noFailures(selected.DeadLetterFilter))
 			return nil
@@ -180,7 +180,7 @@ func showCommand(o *options) *cobra.Command {
 	}
 }
 
-func showFailure(s *session, f operate.DeadLetter, key *keys.Key) error {
+func showFailure(s *session, f broker.DeadLetter, key *keys.Key) error {
 	r := keys.NewRecord(f)
 	r.Now, r.Snippet = keys.CurrentState(r.Request, key), keys.Snippet(f)
 	if s.Out.ForPrograms() {

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -191,11 +191,11 @@ var _ = Describe("Dead letters", func() {
 	const many = 1500 // more than one window
 	var (
 		js     jetstream.JetStream
-		client *operate.Client
+		client *broker.Client
 	)
 	BeforeEach(func(ctx SpecContext) {
 		_, js, _ = natstest.Ensured(GinkgoTB(), pipeline.Topology{})
-		client = operate.NewClient(js)
+		client = broker.NewClient(js)
 		for i := range many {
 			letter := &v1.DeadLetter{Failure: &v1.Failure{Class: v1.FailureClass_FAILURE_CLASS_TIMEOUT, Host: "a.example.com"}}
 			if i%300 == 7 {
@@ -205,7 +205,7 @@ var _ = Describe("Dead letters", func() {
 		}
 	})
 
-	ids := func(ctx context.Context, f operate.DeadLetterFilter) (all []uint64) {
+	ids := func(ctx context.Context, f broker.DeadLetterFilter) (all []uint64) {
 		GinkgoHelper()
 		for failure, err := range client.DeadLetters(ctx, f) {
 			Expect(err).NotTo(HaveOccurred())
@@ -217,7 +217,7 @@ var _ = Describe("Dead letters", func() {
 	It("are read newest first, each once", func(ctx SpecContext) {
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
 		Expect(client.DeleteDeadLetter(ctx, 1000)).To(Succeed())
-		all := ids(ctx, operate.DeadLetterFilter{})
+		all := ids(ctx, broker.DeadLetterFilter{})
 		Expect(all).To(HaveLen(many - 1))
 		for i := 1; i < len(all); i++ {
 			Expect(all[i]).To(BeNumerically("<", all[i-1]))
@@ -228,10 +228,10 @@ var _ = Describe("Dead letters", func() {
 	})
 
 	It("continue below the last ID", func(ctx SpecContext) {
-		Expect(ids(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
-		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1})).To(BeEmpty())
-		Expect(ids(ctx, operate.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
-		Expect(client.PurgeDeadLetters(ctx, operate.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
-		Expect(ids(ctx, operate.DeadLetterFilter{})).To(HaveLen(many - 2))
+		Expect(ids(ctx, broker.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal([]uint64{308, 8}))
+		Expect(ids(ctx, broker.DeadLetterFilter{Below: 1})).To(BeEmpty())
+		Expect(ids(ctx, broker.DeadLetterFilter{Below: 1 << 40})).To(HaveLen(many), "the ID is beyond the stream")
+		Expect(client.PurgeDeadLetters(ctx, broker.DeadLetterFilter{Host: "b.example.com", Below: 608})).To(Equal(2))
+		Expect(ids(ctx, broker.DeadLetterFilter{})).To(HaveLen(many - 2))
 	})
 })

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/hooks"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
@@ -84,7 +84,7 @@ func (h *hooking) run(ctx context.Context, s *session, _ []string) error {
 }
 
 // refetchAll returns a function that requests the fetch of all keys whose URL begins with a prefix.
-func refetchAll(client *operate.Client) hooks.Refetch {
+func refetchAll(client *broker.Client) hooks.Refetch {
 	return func(ctx context.Context, prefix string, id int64) (int, bool, error) {
 		items, err := replay.Refetch{URL: prefix, Begun: id}.Items(ctx, client)
 		if err == nil {

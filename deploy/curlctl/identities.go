@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/identity"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -110,13 +109,13 @@ func (c *identities) handOut(ctx context.Context, files identity.Files) error {
 }
 
 // store returns the store of the identities, and a function that closes it.
-func (c *identities) store(cluster kube.Options) (store identity.Store, done func(), err error) {
+func (c *identities) store(kubernetes kube.Options) (store identity.Store, done func(), err error) {
 	if c.dir != "" {
 		return identity.Dir(c.dir), func() {}, nil
 	}
-	clients, done, err := connect.Kubernetes(cluster, 0)
+	clients, done, err := cluster.Open(kubernetes, 0)
 	if err != nil {
-		return nil, nil, &operate.ClusterError{Operation: "write Secrets", Err: err}
+		return nil, nil, &cluster.Error{Operation: "write Secrets", Err: err}
 	}
 	secrets := clients.Core.Secrets(c.namespace)
 	return &identity.Secrets{Client: secrets, Namespace: c.namespace, Prefix: c.prefix}, done, nil

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 )
 
@@ -71,19 +71,19 @@ var _ = Describe("An identity", func() {
 	}
 
 	It("of a viewer sees everything and changes nothing", func(ctx SpecContext) {
-		can(ctx, connect.Viewer, reading...)
-		cannot(ctx, connect.Viewer, replaying...)
-		cannot(ctx, connect.Viewer, administering...)
+		can(ctx, broker.Viewer, reading...)
+		cannot(ctx, broker.Viewer, replaying...)
+		cannot(ctx, broker.Viewer, administering...)
 	})
 
 	It("of a replayer also replays and refetches", func(ctx SpecContext) {
-		can(ctx, connect.Replayer, reading...)
-		cannot(ctx, connect.Replayer, administering...)
-		can(ctx, connect.Replayer, replaying...)
+		can(ctx, broker.Replayer, reading...)
+		cannot(ctx, broker.Replayer, administering...)
+		can(ctx, broker.Replayer, replaying...)
 	})
 
 	It("of a replayer waits for a replay", func(ctx SpecContext) {
-		r := w.as(connect.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
+		r := w.as(broker.Replayer).run(ctx, "replay", "--all", "--wait", "--timeout=3s")
 		Expect(r.code).To(Equal(6), r.err)
 		Expect(r.out).To(ContainSubstring("3 pending"))
 	})
@@ -101,14 +101,14 @@ var _ = Describe("An identity", func() {
 	})
 
 	It("of an admin does everything", func(ctx SpecContext) {
-		can(ctx, connect.Admin, reading...)
-		can(ctx, connect.Admin, replaying...)
-		can(ctx, connect.Admin, administering...)
+		can(ctx, broker.Admin, reading...)
+		can(ctx, broker.Admin, replaying...)
+		can(ctx, broker.Admin, administering...)
 	})
 
 	It("is recognized by the doctor", func(ctx SpecContext) {
 		for user, all := range map[string]string{
-			connect.Viewer: "viewer", connect.Replayer: "viewer, replayer", connect.Admin: "viewer, replayer, admin",
+			broker.Viewer: "viewer", broker.Replayer: "viewer, replayer", broker.Admin: "viewer, replayer, admin",
 		} {
 			Expect(flat(w.as(user).run(ctx, "doctor").out)).
 				To(ContainSubstring("user " + user + " has the permissions of " + all + " streams "))
@@ -127,7 +127,7 @@ func guarded(ctx context.Context) *world {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}
 	var users strings.Builder
-	for _, i := range connect.Identities() {
+	for _, i := range broker.Identities() {
 		fmt.Fprintf(&users, "{ user: %s, password: p, permissions: { publish: %s, subscribe: %s } }\n", i.Name,
 			list(i.Publish, i.Name), list(i.Subscribe, i.Name))
 	}

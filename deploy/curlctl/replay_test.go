@@ -13,8 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
@@ -115,7 +115,7 @@ var _ = Describe("replay", func() {
 		Expect(strings.Count(r.out, "Failed again:")).To(Equal(2), r.out)
 		Eventually(func(g Gomega) {
 			var links []uint64
-			for f, err := range w.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+			for f, err := range w.client.DeadLetters(ctx, broker.DeadLetterFilter{}) {
 				g.Expect(err).NotTo(HaveOccurred())
 				links = append(links, f.Message.GetReplayOf())
 			}

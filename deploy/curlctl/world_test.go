@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/fetcher"
@@ -89,7 +89,7 @@ func unreachable(user string) string {
 type world struct {
 	server *natstest.Server
 	js     jetstream.JetStream
-	client *operate.Client
+	client *broker.Client
 	epoch  int64
 	// connect has the flags to connect to the broker.
 	connect []string
@@ -106,7 +106,7 @@ func newWorld(ctx context.Context) *world {
 func (w *world) use(ctx context.Context, js jetstream.JetStream) {
 	GinkgoHelper()
 	var err error
-	w.js, w.client = js, operate.NewClient(js)
+	w.js, w.client = js, broker.NewClient(js)
 	w.epoch, err = pipeline.Ensure(ctx, js, pipeline.Topology{HistoryBytes: 1 << 30})
 	Expect(err).NotTo(HaveOccurred())
 }
@@ -241,7 +241,7 @@ func (w *world) backlog(ctx context.Context, n int) {
 // failed returns the number of failures.
 func (w *world) failed(ctx context.Context) int {
 	GinkgoHelper()
-	return operate.Total(suitetest.Must(w.client.CountDeadLetters(ctx, operate.DeadLetterFilter{})))
+	return broker.Total(suitetest.Must(w.client.CountDeadLetters(ctx, broker.DeadLetterFilter{})))
 }
 
 // fetch runs a real fetcher until the spec ends or stop is called.

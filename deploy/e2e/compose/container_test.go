@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
@@ -55,7 +55,7 @@ var _ = Describe("A container", func() {
 
 	It("writes beside the kubeconfig what curlctl needs to find NATS", func(ctx SpecContext) {
 		GinkgoT().Setenv("XDG_CONFIG_HOME", GinkgoT().TempDir()) // without a selected context
-		o := connect.Options{}
+		o := broker.Options{}
 		connection := suitetest.Must(o.Open(ctx, kube.Options{}))
 		DeferCleanup(connection.Close)
 		Expect(connection.Where).To(HavePrefix("nats://127.0.0.1:"))

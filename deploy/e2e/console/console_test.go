@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
@@ -118,7 +118,7 @@ var _ = Describe("In a browser, the console", func() {
 			Namespace: long.Namespace, Name: long.Name, Key: long.Key, Uid: "u",
 			Url: "https://" + host + "/" + strings.Repeat("page", 200) + hostile,
 		}
-		client := operate.NewClient(js)
+		client := broker.NewClient(js)
 		suitetest.Must(client.PublishWant(ctx, want, 0))
 		Expect(client.PublishDeadLetter(ctx, long, &v1.DeadLetter{
 			Want:    want,
@@ -161,7 +161,7 @@ var _ = Describe("In a browser, the console", func() {
 		first.visit("/failures")
 		second := newTab(first.base + "/failures")
 		top := first.text("tbody tr th")
-		client := operate.NewClient(js)
+		client := broker.NewClient(js)
 		failed := suitetest.Must(client.DeadLetter(ctx, 1))
 		failed.Key.Name += hostile
 		failed.Message.Failure.Host += hostile
@@ -229,7 +229,7 @@ var _ = Describe("In a browser, the console", func() {
 func fill(ctx context.Context, js jetstream.JetStream, keys, failures int) {
 	GinkgoHelper()
 	epoch := suitetest.Must(pipeline.Ensure(ctx, js, pipeline.Topology{}))
-	client := operate.NewClient(js)
+	client := broker.NewClient(js)
 	hosts := []string{"slow.example.com", "api.shop.example", "prices.example.net", "cdn.example.org"}
 	classes := []v1.FailureClass{
 		v1.FailureClass_FAILURE_CLASS_TIMEOUT, v1.FailureClass_FAILURE_CLASS_BAD_STATUS,

@@ -54,7 +54,7 @@ func Write(config *clientcmdapi.Config, path string) error {
 }
 
 // WriteNATS writes the address of NATS to the file where curlctl looks for it, beside a kubeconfig
-// (connect.BesideKubeconfig). Without an address it removes that file.
+// (broker.BesideKubeconfig). Without an address it removes that file.
 func WriteNATS(address, kubeconfig string) error {
 	path := filepath.Join(filepath.Dir(kubeconfig), "nats.json")
 	if address == "" {

@@ -3,7 +3,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/proto/process"
@@ -14,8 +13,6 @@ import (
 const gcPercent = 150
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	process.LimitGarbage(gcPercent)
 	os.Exit(process.Execute(curlctl.Command(os.Args[0])))
 }

@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"sync"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 )
 
 // access gives the first browser that opens URL the rights of the NATS user: it replaces a token, which is valid
@@ -33,9 +33,9 @@ func newAccess(ctx context.Context, d Deps, base *url.URL) *access {
 	}
 	user, err := d.Conn.User(ctx)
 	a.name = user.Name
-	for _, identity := range connect.Identities() {
-		if identity.Name == connect.Replayer && err == nil { // else the server denies what is not allowed
-			a.mayReplay = len(identity.Missing(user, d.Client.APIPrefix())) == 0
+	for _, identity := range broker.Identities() {
+		if identity.Name == broker.Replayer && err == nil { // else the server denies what is not allowed
+			a.mayReplay = len(identity.Missing(user, d.Conn.Client.APIPrefix())) == 0
 		}
 	}
 	return a

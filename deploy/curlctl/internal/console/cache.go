@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 )
 
@@ -69,7 +69,7 @@ func (c *cache) read(ctx context.Context) {
 	began, now := time.Now(), c.deps.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx, connect.ToList)
+	ctx, end := c.deps.Conn.Denials.CancelOnDenied(ctx, broker.ToList)
 	defer end()
 	if c.deps.Kubernetes != nil && began.After(c.nextObjects) {
 		if read, err := keys.ReadObjects(ctx, c.deps.Kubernetes, "", ""); err == nil {
@@ -78,8 +78,8 @@ func (c *cache) read(ctx context.Context) {
 		c.nextObjects = time.Now().Add(max(objectsEvery, readPause*time.Since(began)))
 	}
 	var overview keys.Overview
-	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn.Where, c.deps.Client.Counting(), c.objects, now)
-	denied := new(connect.PermissionError)
+	overview, c.err = keys.ReadOverview(ctx, c.deps.Conn.Where, c.deps.Conn.Client.Counting(), c.objects, now)
+	denied := new(broker.PermissionError)
 	if c.err != nil && errors.As(context.Cause(ctx), &denied) {
 		c.err = denied
 	}

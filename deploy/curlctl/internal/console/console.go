@@ -10,17 +10,16 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
 // Deps are the dependencies of the console.
 type Deps struct {
-	Conn   *connect.Connection
-	Client *operate.Client
+	Conn *broker.Connection
 	// Kubernetes reads the cluster (nil: the console does not read it).
-	Kubernetes *operate.Cluster
+	Kubernetes *cluster.Client
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -10,11 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/doctor"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -88,7 +87,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 		return nil, err
 	}
 	last, err := s.cache.Look(v.Context())
-	if errors.As(err, new(*connect.PermissionError)) {
+	if errors.As(err, new(*broker.PermissionError)) {
 		return nil, err // the server would not respond to the requests below either
 	}
 	rows := &table{Opens: "ID", Select: s.access.mayReplay}
@@ -113,7 +112,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 			if err != nil {
 				return nil, err
 			}
-			data["Match"] = operate.Total(counts)
+			data["Match"] = broker.Total(counts)
 		}
 	}
 	live := maps.Clone(f.Values)
@@ -125,7 +124,7 @@ func (s *Server) failuresPage(v *visit) (*page, error) {
 }
 
 // record returns a failure with the current state of its key.
-func (r *reading) record(d operate.DeadLetter) keys.Record {
+func (r *reading) record(d broker.DeadLetter) keys.Record {
 	row := keys.NewRecord(d)
 	if !r.AsOf.IsZero() {
 		row.Now = keys.CurrentState(row.Request, keys.Find(r.Keys, d.Key))
@@ -279,9 +278,9 @@ func (s *Server) versionsPage(v *visit) (*page, error) {
 
 // doctorPage shows the findings of doctor. If one is a missing permission, the checks after it are missing, too.
 func (s *Server) doctorPage(v *visit) (*page, error) {
-	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context(), connect.ToList)
+	ctx, stop := s.deps.Conn.Denials.CancelOnDenied(v.Context(), broker.ToList)
 	defer stop()
-	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Client, s.deps.Now)
+	findings, err := doctor.Examine(ctx, s.deps.Conn, s.deps.Now)
 	if err != nil {
 		findings = append(findings, doctor.Finding{
 			Check: "the rest", State: doctor.Bad, Detail: "not checked: " + err.Error(), Fix: "fix the findings above",

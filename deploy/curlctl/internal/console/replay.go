@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 const (
@@ -45,7 +45,7 @@ type dialog struct {
 func (s *Server) answer(v *visit, d *dialog, items []*replay.Item, n int, done func() string) (*page, error) {
 	d.Nothing = n == 0
 	if v.Method == http.MethodPost && n > 0 {
-		if err := replay.Publish(v.Context(), s.deps.Client, items, rate, nil); err != nil {
+		if err := replay.Publish(v.Context(), s.deps.Conn.Client, items, rate, nil); err != nil {
 			return nil, err
 		}
 		d.Nothing, d.Also = true, ""
@@ -118,8 +118,8 @@ func (s *Server) replay(v *visit) (*page, error) {
 }
 
 // atMost ends with errTooMany after n failures.
-func atMost(n int, all iter.Seq2[operate.DeadLetter, error]) iter.Seq2[operate.DeadLetter, error] {
-	return func(yield func(operate.DeadLetter, error) bool) {
+func atMost(n int, all iter.Seq2[broker.DeadLetter, error]) iter.Seq2[broker.DeadLetter, error] {
+	return func(yield func(broker.DeadLetter, error) bool) {
 		for f, err := range all {
 			if n--; n < 0 {
 				err = errTooMany

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 )
 
 // visit is a request of a person.
@@ -23,7 +23,7 @@ type visit struct {
 	*http.Request
 	server *Server
 	// client counts unreadable messages.
-	client *operate.Client
+	client *broker.Client
 }
 
 // page is the response to a visit.
@@ -70,7 +70,7 @@ func (s *Server) visited(read func(*visit) (*page, error)) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
-		v := &visit{Request: r.WithContext(ctx), server: s, client: s.deps.Client.Counting()}
+		v := &visit{Request: r.WithContext(ctx), server: s, client: s.deps.Conn.Client.Counting()}
 		began := time.Now()
 		var p *page
 		err := v.ParseForm()

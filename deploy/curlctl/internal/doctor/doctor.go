@@ -22,10 +22,10 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -55,10 +55,8 @@ const (
 
 // Examine checks connection, permissions, clock, streams, consumers, timers and wants. The error is the cause
 // of ctx, if it ended early.
-func Examine(
-	ctx context.Context, conn *connect.Connection, client *operate.Client, now func() time.Time,
-) ([]Finding, error) {
-	d := &diagnosis{Connection: conn, Client: client, now: now}
+func Examine(ctx context.Context, conn *broker.Connection, now func() time.Time) ([]Finding, error) {
+	d := &diagnosis{Connection: conn, now: now}
 	for _, examine := range []func(context.Context){
 		d.server, d.permissions, d.streams, d.replicas, d.consumers, d.requests,
 	} {
@@ -71,8 +69,7 @@ func Examine(
 }
 
 type diagnosis struct {
-	*connect.Connection
-	Client *operate.Client
+	*broker.Connection
 
 	now      func() time.Time
 	findings []Finding
@@ -129,14 +126,14 @@ func (d *diagnosis) permissions(ctx context.Context) {
 		return
 	}
 	var may []string
-	for _, identity := range connect.Identities() {
+	for _, identity := range broker.Identities() {
 		missing := identity.Missing(user, d.Client.APIPrefix())
 		if len(missing) == 0 {
 			may = append(may, identity.Name)
 			continue
 		}
-		if identity.Name == connect.Viewer {
-			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+connect.Viewer,
+		if identity.Name == broker.Viewer {
+			d.add("permissions", Bad, "grant the permissions that deploy/nats/accounts.conf has for "+broker.Viewer,
 				"user %s may not use %s", user.Name, strings.Join(missing, ", "))
 			return
 		}
@@ -207,7 +204,7 @@ func (d *diagnosis) consumers(ctx context.Context) {
 			d.add(check, OK, "", "%s waiting, %s in flight", waiting, printer.Grouped(c.InFlight))
 		}
 	}
-	if err != nil && !errors.Is(err, operate.ErrNoConsumer) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+	if err != nil && !errors.Is(err, broker.ErrNoConsumer) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		d.add("consumers", Unknown, "", "%s", err) // others are reported by streams
 	}
 }
@@ -286,7 +283,7 @@ func Rights(ctx context.Context, config *rest.Config, release Release, namespace
 				"there is no service account %s/%s", release.Namespace, account)
 			continue
 		case err != nil:
-			return d.findings, &operate.ClusterError{
+			return d.findings, &cluster.Error{
 				Operation: "get service account " + release.Namespace + "/" + account, Err: err,
 			}
 		}
@@ -314,7 +311,7 @@ func (d *diagnosis) resolvingProxy(ctx context.Context, core corev1client.CoreV1
 		LabelSelector: "app.kubernetes.io/component=fetcher,app.kubernetes.io/instance=" + release.Name,
 	})
 	if err != nil {
-		return &operate.ClusterError{Operation: "list the pods of fetchers in namespace " + release.Namespace, Err: err}
+		return &cluster.Error{Operation: "list the pods of fetchers in namespace " + release.Namespace, Err: err}
 	}
 	for _, pod := range pods.Items {
 		for _, container := range pod.Spec.Containers {
@@ -353,7 +350,7 @@ func missingRights(ctx context.Context, client authorizationclient.Authorization
 			},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return nil, &operate.ClusterError{Operation: "review the rights of " + account.String(), Err: err}
+			return nil, &cluster.Error{Operation: "review the rights of " + account.String(), Err: err}
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, verb+" "+path.Join(resource.Resource, subresource))

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -45,8 +45,8 @@ var (
 
 // Of returns the kind of an error, and the error in words for people. Cause is the cause of the context, or nil.
 func Of(cause, err error) (Kind, error) {
-	var denied *connect.PermissionError
-	cluster, isCluster := errors.AsType[*operate.ClusterError](err)
+	var denied *broker.PermissionError
+	cluster, isCluster := errors.AsType[*cluster.Error](err)
 	switch {
 	case errors.As(cause, &denied), errors.As(err, &denied):
 		return NotPermitted, denied
@@ -56,7 +56,7 @@ func Of(cause, err error) (Kind, error) {
 		return NotPermitted, err
 	case isCluster && apierrors.IsNotFound(cluster.Err):
 		return NotFound, err
-	case errors.Is(err, connect.ErrNoConnection):
+	case errors.Is(err, broker.ErrNoConnection):
 		return NoConnection, err
 	case isCluster && refused(cluster.Err):
 		return Failed, err
@@ -64,7 +64,7 @@ func Of(cause, err error) (Kind, error) {
 		return NoConnection, fmt.Errorf("cannot reach Kubernetes: %w", err)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return NotSetUp, fmt.Errorf("%w (`curlctl setup` creates it)", err)
-	case errors.Is(err, operate.ErrNoConsumer):
+	case errors.Is(err, broker.ErrNoConsumer):
 		return NotSetUp, err
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrNoBody):
 		return NotFound, err

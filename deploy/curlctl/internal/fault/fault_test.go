@@ -12,16 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/fault"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 func TestAnErrorHasOneExitCodeAndOneStatus(t *testing.T) {
 	maps := schema.GroupResource{Resource: "configmaps"}
-	inKubernetes := func(err error) error { return &operate.ClusterError{Operation: "patch ConfigMap a/b", Err: err} }
-	denied := &connect.PermissionError{Operation: "publish to", Subject: "a"}
+	inKubernetes := func(err error) error { return &cluster.Error{Operation: "patch ConfigMap a/b", Err: err} }
+	denied := &broker.PermissionError{Operation: "publish to", Subject: "a"}
 	for title, c := range map[string]struct {
 		cause, err error
 		kind       fault.Kind
@@ -70,7 +70,7 @@ func TestAnErrorHasOneExitCodeAndOneStatus(t *testing.T) {
 			"this Kubernetes user may not patch ConfigMap a/b",
 		},
 		"neither NATS nor Kubernetes": {
-			nil, fmt.Errorf("%w, and %w", connect.ErrNoConnection, inKubernetes(io.EOF)), fault.NoConnection,
+			nil, fmt.Errorf("%w, and %w", broker.ErrNoConnection, inKubernetes(io.EOF)), fault.NoConnection,
 			"cannot connect to NATS, and patch ConfigMap a/b: EOF",
 		},
 	} {

@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/keyutil"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -223,7 +223,7 @@ func authority(files Files, now time.Time) (ca *tls.Certificate, item Item, err 
 	return ca, item, err
 }
 
-// Names of the identities of services. Package operate has the names for operators.
+// Names of the identities of services. Package broker has the names for operators.
 const (
 	watcher = "watcher"
 	fetcher = "fetcher"
@@ -239,7 +239,7 @@ const (
 
 // identityNames returns the identities of deploy/nats/accounts.conf.
 func identityNames() []string {
-	return []string{watcher, fetcher, writer, setup, connect.Viewer, connect.Replayer, connect.Admin, system}
+	return []string{watcher, fetcher, writer, setup, broker.Viewer, broker.Replayer, broker.Admin, system}
 }
 
 // Names of files.

@@ -19,7 +19,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 )
 
 // Dir keeps files in a directory, which it creates if necessary.
@@ -98,7 +98,7 @@ const seedKey = "nkey"
 
 // Secrets keeps files in Secrets of a namespace: one per identity with its seed and the CA certificate, one for
 // the servers, and one for the certificate authority, which no pod mounts. It needs the rights to get, create
-// and update them. Errors of the API server are *operate.ClusterError.
+// and update them. Errors of the API server are *cluster.Error.
 type Secrets struct {
 	// Client of the namespace.
 	Client corev1client.SecretInterface
@@ -167,7 +167,7 @@ func (s *Secrets) update(ctx context.Context, change func(Files) (Files, error))
 			continue
 		}
 		if err := s.write(ctx, b.secret, secrets[b.secret], data); err != nil {
-			return &operate.ClusterError{Operation: "write Secret " + s.Namespace + "/" + b.secret, Err: err}
+			return &cluster.Error{Operation: "write Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 	}
 	return nil
@@ -183,7 +183,7 @@ func (s *Secrets) load(ctx context.Context) (files Files, secrets map[string]*co
 		case err == nil:
 			secrets[b.secret], data = secret, secret.Data
 		case !apierrors.IsNotFound(err):
-			return nil, nil, &operate.ClusterError{Operation: "read Secret " + s.Namespace + "/" + b.secret, Err: err}
+			return nil, nil, &cluster.Error{Operation: "read Secret " + s.Namespace + "/" + b.secret, Err: err}
 		}
 		for file, key := range b.keys {
 			if content, exists := data[key]; exists && !read[file] {

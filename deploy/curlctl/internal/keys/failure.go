@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/duration"
 	"github.com/kv8s/curl-me-that/proto/failure"
@@ -58,7 +58,7 @@ type Record struct {
 }
 
 // NewRecord returns the record of a dead letter.
-func NewRecord(f operate.DeadLetter) Record {
+func NewRecord(f broker.DeadLetter) Record {
 	want, detail := f.Message.GetWant(), f.Message.GetFailure()
 	r := Record{
 		ID: f.ID, Reason: f.Reason, Host: f.Host, ConfigMapKey: ConfigMapKey(f.Key), Request: RequestOf(want),
@@ -127,7 +127,7 @@ func Reason(reason string, status int32) string {
 }
 
 // Snippet returns the first lines of the response, if it is text.
-func Snippet(f operate.DeadLetter) string {
+func Snippet(f broker.DeadLetter) string {
 	raw := f.Message.GetSnippet()
 	switch {
 	case len(raw) == 0:
@@ -157,7 +157,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 type Selection struct {
 	IDs []uint64
 	// DeadLetterFilter is valid after Parse.
-	operate.DeadLetterFilter
+	broker.DeadLetterFilter
 
 	// SinceText and UntilText are a duration before now, such as 2h, or an RFC 3339 time.
 	SinceText, UntilText string
@@ -201,7 +201,7 @@ func (s *Selection) SetIDs(texts []string) error {
 }
 
 // Failure reads a failure by its ID. The error wraps pipeline.ErrNoMessage if there is none.
-func Failure(ctx context.Context, client *operate.Client, id uint64) (operate.DeadLetter, error) {
+func Failure(ctx context.Context, client *broker.Client, id uint64) (broker.DeadLetter, error) {
 	f, err := client.DeadLetter(ctx, id)
 	if errors.Is(err, pipeline.ErrNoMessage) || errors.Is(err, pipeline.ErrSubject) {
 		err = fmt.Errorf("failure %d not found, it may have been removed (`curlctl failures` lists all): %w", id,
@@ -211,11 +211,11 @@ func Failure(ctx context.Context, client *operate.Client, id uint64) (operate.De
 }
 
 // Failures reads the selected failures: those with the IDs, or, without IDs, all that match the filter, newest first.
-func (s *Selection) Failures(ctx context.Context, client *operate.Client) iter.Seq2[operate.DeadLetter, error] {
+func (s *Selection) Failures(ctx context.Context, client *broker.Client) iter.Seq2[broker.DeadLetter, error] {
 	if len(s.IDs) == 0 {
 		return client.DeadLetters(ctx, s.DeadLetterFilter)
 	}
-	return func(yield func(operate.DeadLetter, error) bool) {
+	return func(yield func(broker.DeadLetter, error) bool) {
 		for _, id := range s.IDs {
 			if f, err := Failure(ctx, client, id); !yield(f, err) || err != nil {
 				return

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/duration"
 	"github.com/kv8s/curl-me-that/proto/keystate"
@@ -111,7 +111,7 @@ func (f Filter) Selects(k *Key) bool {
 
 // Reader reads the keys and timers of a namespace and name (empty: all).
 type Reader struct {
-	Client          *operate.Client
+	Client          *broker.Client
 	Namespace, Name string
 	Now             time.Time
 	// Objects of the cluster (nil: the cluster was not read).
@@ -131,11 +131,11 @@ func RequestOf(w *v1.Want) Request {
 }
 
 // Timers are pending timers by key, without their wants.
-type Timers map[pipeline.Key]operate.NextFetch
+type Timers map[pipeline.Key]broker.NextFetch
 
 // byKey reads timers or dues, and keeps the last one of each key. It drops the want and other fields for
 // fetchers, which take most of the memory, except for the digest of the newest body.
-func byKey(all iter.Seq2[operate.NextFetch, error]) (Timers, error) {
+func byKey(all iter.Seq2[broker.NextFetch, error]) (Timers, error) {
 	last := Timers{}
 	for next, err := range all {
 		if err != nil {
@@ -189,7 +189,7 @@ func (r Reader) Each(ctx context.Context, visit func(Key)) (Timers, error) {
 }
 
 // key returns a wanted key. If nothing is scheduled, next has no Due.
-func (r Reader) key(w operate.StoredWant, next operate.NextFetch, handled uint64) Key {
+func (r Reader) key(w broker.StoredWant, next broker.NextFetch, handled uint64) Key {
 	spec := keystate.SpecOfWant(w.Want)
 	streams := keystate.Streams{
 		Wanted: true, WantedAt: w.At, Taken: w.Sequence <= handled, NotLanding: w.Want.GetCause() == v1.Cause_CAUSE_AUDIT,
@@ -233,9 +233,9 @@ func (r Reader) Some(ctx context.Context, keys []pipeline.Key, visit func(Key)) 
 	if err != nil {
 		return err
 	}
-	return r.Client.Requests(ctx, keys, func(w operate.StoredWant, next operate.NextFetch) {
+	return r.Client.Requests(ctx, keys, func(w broker.StoredWant, next broker.NextFetch) {
 		if next.Fired && next.Sequence <= handled {
-			next = operate.NextFetch{} // it was fetched since
+			next = broker.NextFetch{} // it was fetched since
 		}
 		visit(r.key(w, next, handled))
 	})

@@ -7,7 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -29,7 +29,7 @@ type Object struct {
 type Objects map[pipeline.Key]Object
 
 // ReadObjects reads the ConfigMaps of a namespace and name (empty: all) with one of our annotations.
-func ReadObjects(ctx context.Context, from *operate.Cluster, namespace, name string) (Objects, error) {
+func ReadObjects(ctx context.Context, from *cluster.Client, namespace, name string) (Objects, error) {
 	objects := Objects{}
 	err := from.EachConfigMap(ctx, namespace, name, func(m *metav1.PartialObjectMetadata) { objects.Add(&m.ObjectMeta) })
 	if err != nil {

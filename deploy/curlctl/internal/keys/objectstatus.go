@@ -11,8 +11,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -136,7 +137,7 @@ func (t TimelineEntry) Row(now time.Time) printer.Row {
 }
 
 // ReadCluster adds the ConfigMap, or the one of the Watcher with that name, and the Watcher that owns it.
-func (v *ObjectStatus) ReadCluster(ctx context.Context, from *operate.Cluster) error {
+func (v *ObjectStatus) ReadCluster(ctx context.Context, from *cluster.Client) error {
 	found, owner, err := from.Object(ctx, v.Namespace, v.ConfigMap)
 	if err != nil {
 		return err
@@ -204,7 +205,7 @@ func (v *ObjectStatus) readStatus(state status.Status) {
 }
 
 // addTimer adds a timer, and the last attempt that set it.
-func (v *ObjectStatus) addTimer(t operate.NextFetch) {
+func (v *ObjectStatus) addTimer(t broker.NextFetch) {
 	detail := pipeline.CauseName(t.Due.GetCause())
 	if waits := sentence.WaitsFor(t.Due.GetWaitsFor(), t.URL); waits != "" {
 		detail += ", waits for the " + waits
@@ -225,7 +226,7 @@ func (v *ObjectStatus) add(at time.Time, what, key, detail string) {
 }
 
 // ReadStreams adds wants, timers and failures, and sorts the timeline.
-func (v *ObjectStatus) ReadStreams(ctx context.Context, client *operate.Client, now time.Time) error {
+func (v *ObjectStatus) ReadStreams(ctx context.Context, client *broker.Client, now time.Time) error {
 	r := Reader{Client: client, Namespace: v.Namespace, Name: v.ConfigMap, Now: now, Objects: v.read}
 	found, timers, err := r.Read(ctx)
 	if err != nil {
@@ -242,7 +243,7 @@ func (v *ObjectStatus) ReadStreams(ctx context.Context, client *operate.Client, 
 	for _, t := range timers {
 		v.addTimer(t)
 	}
-	filter := operate.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
+	filter := broker.DeadLetterFilter{Namespace: v.Namespace, Name: v.ConfigMap}
 	for f, err := range client.DeadLetters(ctx, filter) {
 		if err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -68,9 +68,9 @@ func (c Consumer) Row(now time.Time) printer.Row {
 }
 
 // ReadOverview reads all keys, timers and consumers of a server, and counts failures. Objects may be nil. Errors wrap
-// operate.ErrNoConsumer, or jetstream.ErrStreamNotFound.
+// broker.ErrNoConsumer, or jetstream.ErrStreamNotFound.
 func ReadOverview(
-	ctx context.Context, server string, client *operate.Client, objects Objects, now time.Time,
+	ctx context.Context, server string, client *broker.Client, objects Objects, now time.Time,
 ) (Overview, error) {
 	o := Overview{Server: server}
 	if err := o.ReadConsumers(ctx, client); err != nil {
@@ -85,13 +85,13 @@ func ReadOverview(
 	for _, t := range timers {
 		o.Timers.Add(t.At, now)
 	}
-	counts, err := client.CountDeadLetters(ctx, operate.DeadLetterFilter{})
+	counts, err := client.CountDeadLetters(ctx, broker.DeadLetterFilter{})
 	if err != nil {
 		return o, err
 	}
-	o.Failures = operate.Total(counts)
-	counts, err = client.CountDeadLetters(ctx, operate.DeadLetterFilter{Since: now.Add(-time.Hour)})
-	o.LastHour = operate.Total(counts)
+	o.Failures = broker.Total(counts)
+	counts, err = client.CountDeadLetters(ctx, broker.DeadLetterFilter{Since: now.Add(-time.Hour)})
+	o.LastHour = broker.Total(counts)
 	return o, err
 }
 
@@ -110,7 +110,7 @@ func (t *TimerCounts) Add(at, now time.Time) {
 }
 
 // ReadConsumers reads the consumers of the fetchers and the writer, with two requests each.
-func (o *Overview) ReadConsumers(ctx context.Context, client *operate.Client) error {
+func (o *Overview) ReadConsumers(ctx context.Context, client *broker.Client) error {
 	for _, c := range []struct{ stream, name string }{
 		{pipeline.Requests, pipeline.FetcherConsumer}, {pipeline.Results, pipeline.WriterConsumer},
 	} {
@@ -118,7 +118,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, client *operate.Client) er
 		if err != nil {
 			return err
 		}
-		info, err := operate.Consumer(ctx, stream, c.name)
+		info, err := broker.Consumer(ctx, stream, c.name)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, client *operate.Client) er
 			Lag: last - min(info.AckFloor.Stream, last), MaxInFlight: info.Config.MaxAckPending,
 		}
 		if c.name == pipeline.FetcherConsumer {
-			o.Paused, o.Resumes = info.Paused, operate.Resumes(info)
+			o.Paused, o.Resumes = info.Paused, broker.Resumes(info)
 		}
 		if state.Backlog+uint64(state.InFlight) > 0 {
 			state.Oldest = oldest(ctx, client, stream, info.AckFloor.Stream+1)
@@ -148,7 +148,7 @@ func (o *Overview) ReadConsumers(ctx context.Context, client *operate.Client) er
 const maxUnread = 10 * time.Second
 
 // oldest returns the time of the oldest waiting message (zero: it cannot be read).
-func oldest(ctx context.Context, client *operate.Client, stream jetstream.Stream, from uint64) time.Time {
+func oldest(ctx context.Context, client *broker.Client, stream jetstream.Stream, from uint64) time.Time {
 	if stream.CachedInfo().Config.Name != pipeline.Requests {
 		return stream.CachedInfo().State.FirstTime // the writer's messages are removed when they are handled
 	}

@@ -3,21 +3,21 @@ package replay
 import (
 	"context"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Follower follows the outcome of replays by reading the streams.
 type Follower struct {
-	client *operate.Client
+	client *broker.Client
 	// last is the last sequence in Failures before the first replay.
 	last uint64
 }
 
 // Follow returns a follower. Call it before Publish.
-func Follow(ctx context.Context, client *operate.Client) (*Follower, error) {
+func Follow(ctx context.Context, client *broker.Client) (*Follower, error) {
 	failures, err := client.Stream(ctx, pipeline.DeadLetters)
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (f *Follower) check(ctx context.Context, items []*Item) error {
 	if err != nil {
 		return err
 	}
-	again := map[pipeline.Key]*operate.DeadLetter{}
-	for failure, err := range f.client.DeadLetters(ctx, operate.DeadLetterFilter{}) {
+	again := map[pipeline.Key]*broker.DeadLetter{}
+	for failure, err := range f.client.DeadLetters(ctx, broker.DeadLetterFilter{}) {
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (f *Follower) Written(ctx context.Context) (written bool, err error) {
 		if last == 0 {
 			last = stream.CachedInfo().State.LastSeq
 		}
-		info, err := operate.Consumer(ctx, stream, pipeline.WriterConsumer)
+		info, err := broker.Consumer(ctx, stream, pipeline.WriterConsumer)
 		if err == nil {
 			written = info.NumPending == 0 && info.NumAckPending == 0 || info.AckFloor.Stream >= last
 		}

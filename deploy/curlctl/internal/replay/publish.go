@@ -16,8 +16,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
@@ -25,7 +25,7 @@ import (
 // Publish requests the fetch of each wanted item, and sets its verdict. Progress, if set, is called with the
 // number of requests. The limit is that of requests per second (0: no limit).
 func Publish(
-	ctx context.Context, client *operate.Client, items []*Item, limit rate.Limit, progress func(int),
+	ctx context.Context, client *broker.Client, items []*Item, limit rate.Limit, progress func(int),
 ) error {
 	limiter, begun := rate.NewLimiter(cmp.Or(limit, rate.Inf), 1), time.Now().UnixNano()
 	group, ctx := errgroup.WithContext(ctx)
@@ -51,7 +51,7 @@ func Publish(
 }
 
 // request requests the fetch of an item, again while NATS is unavailable.
-func request(ctx context.Context, client *operate.Client, item *Item, begun int64) error {
+func request(ctx context.Context, client *broker.Client, item *Item, begun int64) error {
 	ctx, cancel := context.WithTimeout(ctx, retryFor)
 	defer cancel()
 	verdict, tries := StillWanted, 0
@@ -77,7 +77,7 @@ const retryFor = 2 * time.Minute
 const supersededTries = 3
 
 // publish publishes a due for the item.
-func publish(ctx context.Context, client *operate.Client, item *Item, begun int64) (Verdict, error) {
+func publish(ctx context.Context, client *broker.Client, item *Item, begun int64) (Verdict, error) {
 	for range supersededTries {
 		want, verdict, err := current(ctx, client, item)
 		if err != nil || verdict != StillWanted {
@@ -110,7 +110,7 @@ func publish(ctx context.Context, client *operate.Client, item *Item, begun int6
 
 // inherit copies the failure state from the pending timer of the key, so that an old failure is not reported
 // as new. It does not copy the known body: every response goes to the writer, which compares it with the value.
-func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due *v1.Due) error {
+func inherit(ctx context.Context, client *broker.Client, key pipeline.Key, due *v1.Due) error {
 	timer, err := client.PendingTimer(ctx, key)
 	switch {
 	case errors.Is(err, pipeline.ErrNoMessage), errors.Is(err, pipeline.ErrMalformed):
@@ -127,7 +127,7 @@ func inherit(ctx context.Context, client *operate.Client, key pipeline.Key, due 
 }
 
 // current reads the want of a key and compares it with the failed request.
-func current(ctx context.Context, client *operate.Client, item *Item) (operate.StoredWant, Verdict, error) {
+func current(ctx context.Context, client *broker.Client, item *Item) (broker.StoredWant, Verdict, error) {
 	want, err := client.Wanted(ctx, item.Key)
 	switch {
 	case errors.Is(err, pipeline.ErrMalformed):

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/printer"
-	"github.com/kv8s/curl-me-that/deploy/curlctl/operate"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/weburl"
@@ -56,7 +56,7 @@ type Item struct {
 	// Begun identifies a refetch, which is Already requested if another has the same (0: the time of the call).
 	Begun int64
 	// NewFailure is the new failure if it is FailedAgain, else nil.
-	NewFailure *operate.DeadLetter
+	NewFailure *broker.DeadLetter
 
 	request keys.Request
 }
@@ -73,7 +73,7 @@ type Failures struct {
 
 // Items compares each failure with the current state of its key.
 func (o Failures) Items(
-	ctx context.Context, client *operate.Client, failures iter.Seq2[operate.DeadLetter, error],
+	ctx context.Context, client *broker.Client, failures iter.Seq2[broker.DeadLetter, error],
 ) (items []*Item, err error) {
 	for f, err := range failures {
 		if err != nil {
@@ -127,7 +127,7 @@ type Refetch struct {
 }
 
 // Items reads the selected keys.
-func (r Refetch) Items(ctx context.Context, client *operate.Client) (items []*Item, err error) {
+func (r Refetch) Items(ctx context.Context, client *broker.Client) (items []*Item, err error) {
 	for w, err := range client.Wants(ctx, r.Namespace, r.Name) {
 		if err != nil {
 			return nil, err

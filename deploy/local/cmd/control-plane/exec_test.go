@@ -17,7 +17,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
+	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/local/controlplane"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
@@ -38,7 +38,7 @@ var _ = Describe("control-plane exec", func() {
 		Expect(session.Out).To(gbytes.Say("namespace/default\n"))
 		Expect(session.Err).To(gbytes.Say("control plane ready in .*, kubeconfig /.*"))
 		for name, text := range map[string]string{
-			"nats.nk": "seed", connect.BesideKubeconfig: `{"url": "nats://127.0.0.1:4222"}`, "kubeconfig": "clusters:",
+			"nats.nk": "seed", broker.BesideKubeconfig: `{"url": "nats://127.0.0.1:4222"}`, "kubeconfig": "clusters:",
 		} {
 			path := filepath.Join(copies, name)
 			Expect(os.ReadFile(path)).To(ContainSubstring(text))

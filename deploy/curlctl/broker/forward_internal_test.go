@@ -1,4 +1,4 @@
-package connect
+package broker
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func TestAPortForwardToASilentServerEnds(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				_, _, err := new(Options).forward(ctx, cluster(t, c.refusal), new(Denials))
+				_, _, err := new(Options).forward(ctx, withNATS(t, c.refusal), new(Denials))
 				ended <- err
 			}()
 			select {
@@ -56,8 +56,8 @@ func TestAnErrorOfKubernetesIsNoWrongAddress(t *testing.T) {
 	}
 }
 
-// cluster is an API server with a pod of NATS, to which it forwards a port: it says nothing, or refuses.
-func cluster(t *testing.T, refusal string) kube.Options {
+// withNATS is an API server with a pod of NATS, to which it forwards a port: it says nothing, or refuses.
+func withNATS(t *testing.T, refusal string) kube.Options {
 	t.Helper()
 	mux := http.NewServeMux()
 	reply := func(object any) http.HandlerFunc {

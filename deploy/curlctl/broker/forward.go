@@ -1,4 +1,4 @@
-package connect
+package broker
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/transport/spdy"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
@@ -36,7 +37,7 @@ const (
 // forwarding is a nats.CustomDialer. Each connection is a port-forward of its own, so a reconnect opens another, to
 // a pod that is ready then.
 type forwarding struct {
-	Clients
+	cluster.Clients
 
 	service corev1.Service
 	// refusal is the last sentence of a server that could not forward.
@@ -44,8 +45,8 @@ type forwarding struct {
 }
 
 // findInCluster finds the NATS that the chart installed in the cluster of the kubeconfig.
-func findInCluster(ctx context.Context, cluster kube.Options) (*forwarding, error) {
-	c, _, err := Kubernetes(cluster, forwardTimeout)
+func findInCluster(ctx context.Context, options kube.Options) (*forwarding, error) {
+	c, _, err := cluster.Open(options, forwardTimeout)
 	if err != nil {
 		return nil, err
 	}

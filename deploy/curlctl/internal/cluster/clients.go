@@ -1,4 +1,4 @@
-package connect
+package cluster
 
 import (
 	"cmp"
@@ -28,19 +28,19 @@ type Clients struct {
 // general is the advice of client-go if a login program is missing, before that of the kubeconfig.
 var general = regexp.MustCompile(`(?s)\n\nIt looks like you.*?#client-go-credential-plugins`)
 
-// KubernetesError is an error of a request to Kubernetes, in one paragraph.
-type KubernetesError struct{ Err error }
+// PlainError is an error of a request to Kubernetes, in one paragraph.
+type PlainError struct{ Err error }
 
 // Error returns the text without general advice.
-func (k KubernetesError) Error() string {
-	return strings.ReplaceAll(general.ReplaceAllString(k.Err.Error(), ""), "\n\n", ". ")
+func (p PlainError) Error() string {
+	return strings.ReplaceAll(general.ReplaceAllString(p.Err.Error(), ""), "\n\n", ". ")
 }
 
 // Unwrap returns the whole error.
-func (k KubernetesError) Unwrap() error { return k.Err }
+func (p PlainError) Unwrap() error { return p.Err }
 
-// Kubernetes returns clients, and a function that closes their connections. A timeout of 0 means no limit.
-func Kubernetes(o kube.Options, timeout time.Duration) (c Clients, done func(), err error) {
+// Open returns clients, and a function that closes their connections. A timeout of 0 means no limit.
+func Open(o kube.Options, timeout time.Duration) (c Clients, done func(), err error) {
 	config, err := o.UserConfig()
 	if err != nil {
 		return c, nil, err

@@ -1,5 +1,4 @@
-// Package connect reaches NATS and Kubernetes with the rights of the user, and says what that user may do in NATS.
-package connect
+package broker
 
 import (
 	"cmp"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
 	"github.com/kv8s/curl-me-that/proto/process"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
@@ -46,8 +46,8 @@ const connectTimeout = 5 * time.Second
 
 // Connection to NATS. It must be closed.
 type Connection struct {
-	Conn      *nats.Conn
-	JetStream jetstream.JetStream
+	Conn   *nats.Conn
+	Client *Client
 	// Where is the URL of the server, without credentials.
 	Where string
 	// Denials has the permission violations on the connection.
@@ -65,20 +65,20 @@ const (
 // Open connects, and fails if no server is available. Without an address or a context it uses the selected context of
 // the nats command, BesideKubeconfig, the default address, or a port-forward to the NATS of the chart, whichever comes
 // first. Errors wrap ErrNoConnection.
-func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, error) {
+func (o *Options) Open(ctx context.Context, kubernetes kube.Options) (*Connection, error) {
 	if err := o.Files.Validate(); err != nil {
 		return nil, err
 	}
 	denials := new(Denials)
-	selected := o.beside(cluster)
+	selected := o.beside(kubernetes)
 	nc, settings, err := selected.connect(ctx, denials)
 	where := ""
 	if err != nil && o.from() == "" && errors.Is(err, nats.ErrNoServers) {
 		var forwarded error
-		if nc, where, forwarded = o.forward(ctx, cluster, denials); forwarded == nil {
+		if nc, where, forwarded = o.forward(ctx, kubernetes, denials); forwarded == nil {
 			err = nil
 		} else {
-			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), KubernetesError{forwarded})
+			err = fmt.Errorf("%w, and there is no port-forward: %w", plain(err), cluster.PlainError{Err: forwarded})
 		}
 	}
 	if err != nil {
@@ -91,14 +91,14 @@ func (o *Options) Open(ctx context.Context, cluster kube.Options) (*Connection, 
 		return nil, fmt.Errorf("use JetStream: %w", err)
 	}
 	return &Connection{
-		Conn: nc, JetStream: js, Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
+		Conn: nc, Client: NewClient(js), Where: cmp.Or(where, nc.ConnectedUrlRedacted()), Denials: denials,
 	}, nil
 }
 
 // beside returns the options with BesideKubeconfig as the context, if it exists and nothing else is selected. They also
 // have the NKey and the authority from the files beside it, if they exist.
-func (o Options) beside(cluster kube.Options) Options {
-	kubeconfig := cluster.File()
+func (o Options) beside(kubernetes kube.Options) Options {
+	kubeconfig := kubernetes.File()
 	if o.from() != "" || kubeconfig == "" {
 		return o
 	}
@@ -117,10 +117,10 @@ func (o Options) beside(cluster kube.Options) Options {
 }
 
 // forward connects to the NATS of the chart.
-func (o *Options) forward(ctx context.Context, cluster kube.Options, denials *Denials) (*nats.Conn, string, error) {
+func (o *Options) forward(ctx context.Context, kubernetes kube.Options, denials *Denials) (*nats.Conn, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, forwardTimeout)
 	defer cancel()
-	found, err := findInCluster(ctx, cluster)
+	found, err := findInCluster(ctx, kubernetes)
 	if err != nil {
 		return nil, "", err
 	}

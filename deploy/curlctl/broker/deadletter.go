@@ -1,10 +1,11 @@
-package operate
+package broker
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -76,6 +77,51 @@ func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) iter.Seq2[
 			if !yield(d, err) {
 				return
 			}
+		}
+	}
+}
+
+// A stream is read backwards in windows of windowFirst to windowMax sequences, with about windowMessages messages each.
+const (
+	windowFirst    = 64
+	windowMax      = 1 << 16
+	windowMessages = 256
+)
+
+// backwards reads messages of a stream, newest first, and buffers a few hundred at a time. It stops at the
+// first error.
+func (c *Client) backwards(ctx context.Context, r pipeline.Range) iter.Seq2[pipeline.Message, error] {
+	return func(yield func(pipeline.Message, error) bool) {
+		stream, err := c.Stream(ctx, r.Stream)
+		if err != nil {
+			yield(pipeline.Message{}, err)
+			return
+		}
+		state := stream.CachedInfo().State
+		top, bound := state.LastSeq+1, max(state.FirstSeq, 1)
+		if r.Below > 0 {
+			top = min(top, r.Below)
+		}
+		for span := uint64(windowFirst); top > bound; {
+			r.From, r.Below = bound, top
+			if top-bound > span {
+				r.From = top - span
+			}
+			var window []pipeline.Message
+			for m, err := range c.Scan(ctx, r) {
+				if err != nil {
+					yield(m, err)
+					return
+				}
+				window = append(window, m)
+			}
+			for _, m := range slices.Backward(window) {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			span = min(max(span*windowMessages/uint64(max(len(window), 1)), windowFirst), windowMax)
+			top = r.From
 		}
 	}
 }

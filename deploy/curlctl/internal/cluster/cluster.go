@@ -1,4 +1,5 @@
-package operate
+// Package cluster is the client of Kubernetes for operators: it reads ConfigMaps and Watchers, and pins keys.
+package cluster
 
 import (
 	"context"
@@ -15,57 +16,56 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl/connect"
 	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 )
 
-// ClusterError is an error of the API server, or of the connection to it.
-type ClusterError struct {
+// Error is an error of the API server, or of the connection to it.
+type Error struct {
 	// Operation such as "get ConfigMap team-a/rules".
 	Operation string
 	Err       error
 }
 
 // Error implements error.
-func (c *ClusterError) Error() string {
-	if apierrors.IsForbidden(c.Err) || apierrors.IsUnauthorized(c.Err) {
-		text := "this Kubernetes user may not " + c.Operation
+func (e *Error) Error() string {
+	if apierrors.IsForbidden(e.Err) || apierrors.IsUnauthorized(e.Err) {
+		text := "this Kubernetes user may not " + e.Operation
 		// RBAC begins with the user. A policy or quota has a sentence of its own, which says what to do.
-		if _, why, found := strings.Cut(c.Err.Error(), "is forbidden: "); found && !strings.HasPrefix(why, "User ") {
+		if _, why, found := strings.Cut(e.Err.Error(), "is forbidden: "); found && !strings.HasPrefix(why, "User ") {
 			text += ": " + why
 		}
 		return text
 	}
-	return c.Operation + ": " + connect.KubernetesError{Err: c.Err}.Error()
+	return e.Operation + ": " + PlainError{Err: e.Err}.Error()
 }
 
 // Unwrap returns the error of the API server.
-func (c *ClusterError) Unwrap() error { return c.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// Cluster reads Kubernetes with the rights of the user. Its errors are *ClusterError.
-type Cluster struct {
+// Client reads Kubernetes with the rights of the user. Its errors are *Error.
+type Client struct {
 	Options kube.Options
 	// Timeout limits each request (0: there is no limit).
 	Timeout time.Duration
 }
 
 // using calls do with clients, and closes their connections.
-func (c *Cluster) using(operation string, do func(connect.Clients) error) error {
-	k, done, err := connect.Kubernetes(c.Options, c.Timeout)
+func (c *Client) using(operation string, do func(Clients) error) error {
+	k, done, err := Open(c.Options, c.Timeout)
 	if err == nil {
 		defer done()
 		err = do(k)
 	}
 	if err != nil {
-		return &ClusterError{Operation: operation, Err: err}
+		return &Error{Operation: operation, Err: err}
 	}
 	return nil
 }
 
 // Object reads the metadata of a ConfigMap, and the Watcher that owns it. If no ConfigMap has the name, it
 // reads the Watcher with that name and its ConfigMap. Either result may be nil.
-func (c *Cluster) Object(
+func (c *Client) Object(
 	ctx context.Context, namespace, name string,
 ) (*metav1.PartialObjectMetadata, *watchv1.Watcher, error) {
 	object, err := c.configMap(ctx, namespace, name)
@@ -95,10 +95,10 @@ func (c *Cluster) Object(
 }
 
 // configMap reads the metadata of a ConfigMap, without its data (nil: it does not exist).
-func (c *Cluster) configMap(
+func (c *Client) configMap(
 	ctx context.Context, namespace, name string,
 ) (object *metav1.PartialObjectMetadata, err error) {
-	err = c.using("get ConfigMap "+namespace+"/"+name, func(k connect.Clients) (err error) {
+	err = c.using("get ConfigMap "+namespace+"/"+name, func(k Clients) (err error) {
 		object, err = k.ConfigMaps.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			object, err = nil, nil
@@ -109,10 +109,10 @@ func (c *Cluster) configMap(
 }
 
 // EachConfigMap visits the metadata of the ConfigMaps of a namespace and name (empty: all).
-func (c *Cluster) EachConfigMap(
+func (c *Client) EachConfigMap(
 	ctx context.Context, namespace, name string, visit func(*metav1.PartialObjectMetadata),
 ) error {
-	return c.using("list ConfigMaps", func(k connect.Clients) error {
+	return c.using("list ConfigMaps", func(k Clients) error {
 		options := metav1.ListOptions{}
 		if name != "" {
 			options.FieldSelector = "metadata.name=" + name
@@ -130,8 +130,8 @@ func (c *Cluster) EachConfigMap(
 }
 
 // Events reads up to 100 Events of a namespace with a reason.
-func (c *Cluster) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
-	err = c.using("list Events", func(k connect.Clients) error {
+func (c *Client) Events(ctx context.Context, namespace, reason string) (events []corev1.Event, err error) {
+	err = c.using("list Events", func(k Clients) error {
 		list, err := k.Core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 100})
 		if err == nil {
 			events = list.Items
@@ -142,8 +142,8 @@ func (c *Cluster) Events(ctx context.Context, namespace, reason string) (events 
 }
 
 // Annotate sets an annotation of this version of a ConfigMap (empty: removes it).
-func (c *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
-	return c.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(k connect.Clients) error {
+func (c *Client) Annotate(ctx context.Context, object *metav1.PartialObjectMetadata, name, value string) error {
+	return c.using("patch ConfigMap "+object.Namespace+"/"+object.Name, func(k Clients) error {
 		annotations := map[string]any{name: value}
 		if value == "" {
 			annotations[name] = nil
@@ -160,7 +160,7 @@ func (c *Cluster) Annotate(ctx context.Context, object *metav1.PartialObjectMeta
 }
 
 // PinSource sets the digest of one source of a Watcher (empty: none).
-func (c *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
+func (c *Client) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest string) error {
 	n := slices.IndexFunc(w.Spec.Sources, func(s watchv1.Source) bool { return s.Key == key })
 	switch {
 	case n < 0:
@@ -168,7 +168,7 @@ func (c *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 	case w.Spec.Sources[n].SHA256 == digest:
 		return nil
 	}
-	return c.using("patch Watcher "+w.Namespace+"/"+w.Name, func(k connect.Clients) error {
+	return c.using("patch Watcher "+w.Namespace+"/"+w.Name, func(k Clients) error {
 		pin := map[string]any{"op": "add", "path": fmt.Sprintf("/spec/sources/%d/sha256", n), "value": digest}
 		if digest == "" {
 			pin["op"] = "remove"
@@ -186,8 +186,8 @@ func (c *Cluster) PinSource(ctx context.Context, w *watchv1.Watcher, key, digest
 
 // watcher reads a Watcher. It returns nil if the Watcher or its CRD does not exist, or if the user may not
 // read it, because rights on the ConfigMap are enough.
-func (c *Cluster) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
-	err = c.using("get Watcher "+namespace+"/"+name, func(k connect.Clients) error {
+func (c *Client) watcher(ctx context.Context, namespace, name string) (w *watchv1.Watcher, err error) {
+	err = c.using("get Watcher "+namespace+"/"+name, func(k Clients) error {
 		found, err := k.Watchers.In(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			return nil
