@@ -32,7 +32,7 @@ func (e *Engine) RetryOnChange(ctx context.Context, changed <-chan struct{}) {
 		n, err := e.RetryChanged(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.deps.Log.Warn().Err(err).Msg("cannot look for keys that changed settings may help, they wait for their next try")
+			e.deps.Log.Warn().Err(err).Msg("cannot look for keys whose settings have changed, they wait for their next try")
 		case n > 0:
 			e.deps.Log.Info().Int("keys", n).Msg("trying keys again, because policy, credentials or authorities have changed")
 		}

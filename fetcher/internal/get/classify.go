@@ -110,9 +110,9 @@ func (x *exchange) errStatus(r rejection) *Error {
 	switch {
 	case r.retryAfter > 0 && asksForPause(r.status):
 		e.Detail = failure.RetryAfter
-	case x.hop.asked == failure.ClientCertificate &&
+	case x.hop.certificateDetail == failure.ClientCertificate &&
 		slices.Contains([]int{400, 401, 403, 495, 496}, r.status): // nginx has 400, and 495 and 496 within
-		e.Detail = x.hop.asked
+		e.Detail = x.hop.certificateDetail
 	}
 	return e
 }
@@ -158,7 +158,7 @@ func (x *exchange) classify(cause error) Error {
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
 	case !x.hop.responded && x.hop.wantsCertificate(cause):
-		return Error{Class: failure.TLSFailed, Detail: x.hop.asked}
+		return Error{Class: failure.TLSFailed, Detail: x.hop.certificateDetail}
 	case !x.hop.responded && isTLS(cause):
 		return Error{Class: failure.TLSFailed, Detail: tlsDetail(cause)}
 	case !x.hop.responded:

@@ -65,9 +65,9 @@ type hop struct {
 
 	// responded reports whether a byte of a response was received.
 	responded bool
-	// asked is the detail of a rejection after the server asked for a client certificate.
-	asked v1.FailureDetail
-	wire  *wire
+	// certificateDetail is the detail of a rejection after the server asked for a client certificate (0: it did not).
+	certificateDetail v1.FailureDetail
+	wire              *wire
 
 	// begun has the start time of each dial by address, and of the lookup by "".
 	begun sync.Map
@@ -93,7 +93,7 @@ func (h *hop) trace() *httptrace.ClientTrace {
 // wantsCertificate reports whether a connection without a response ended because the server asked for
 // another client certificate than it got. Not every server sends an alert.
 func (h *hop) wantsCertificate(cause error) bool {
-	return h.asked == failure.ClientCertificate || h.asked != 0 && alert(cause) != ""
+	return h.certificateDetail == failure.ClientCertificate || h.certificateDetail != 0 && alert(cause) != ""
 }
 
 // shownHeaders are the headers of a response that decide, or that help to understand it.

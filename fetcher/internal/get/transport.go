@@ -131,11 +131,11 @@ func (t *transport) tunnel(conn net.Conn, address string) error {
 
 // certificate returns the client certificate, if there is one that the server may accept.
 func (t *transport) certificate(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	t.hop.asked = failure.ClientCertificate
+	t.hop.certificateDetail = failure.ClientCertificate
 	if t.identity == nil || len(t.identity.Certificates) == 0 {
 		return &tls.Certificate{}, nil
 	}
-	t.hop.asked = failure.ClientCertificateRefused
+	t.hop.certificateDetail = failure.ClientCertificateRefused
 	if certificate := &t.identity.Certificates[0]; asked.SupportsCertificate(certificate) == nil {
 		return certificate, nil
 	}

@@ -118,7 +118,7 @@ func (g *Group[K, V]) end(c *call[K, V], o Result[V], returned bool) {
 	defer g.mu.Unlock()
 	c.ok, c.value, c.size, c.ended = returned, o.Value, o.Size, g.now()
 	close(c.done)
-	if !o.Reuse || g.cfg.Entries == 0 || o.Size > g.cfg.Bytes {
+	if !o.Reuse || o.Size > g.cfg.Bytes {
 		g.forget(c)
 		return
 	}
