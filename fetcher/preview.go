@@ -14,8 +14,7 @@ import (
 
 // Preview is the expected outcome of a fetch.
 type Preview struct {
-	// Allowed reports whether the egress policy permits the URL. Reason explains this or a failed GET,
-	// without an address.
+	// Allowed reports whether the egress policy permits the URL. Reason explains this or a failed GET, without an address.
 	Allowed bool
 	Reason  string
 	// Failure is the reason of a failed lookup or GET, as in Events. Empty means none.

@@ -45,8 +45,7 @@ func embedded(addr netip.Addr, prefix int) netip.Addr {
 	return netip.AddrFrom4(v4)
 }
 
-// translated returns the IPv4 address to which a NAT64 gateway of the network translates an
-// address, if any.
+// translated returns the IPv4 address to which a NAT64 gateway of the network translates an address, if any.
 func translated(prefixes []netip.Prefix, addr netip.Addr) (netip.Addr, bool) {
 	for _, prefix := range prefixes {
 		if prefix.Contains(addr) {

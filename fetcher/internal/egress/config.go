@@ -12,9 +12,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
-// Config lists what a policy allows and denies in addition to the default. The zero value is the
-// default policy: public addresses, ports 80, 443, 8080, 8443. The field tags are the names of the
-// flags.
+// Config lists what a policy allows and denies in addition to the default. The zero value is the default policy: public
+// addresses, ports 80, 443, 8080, 8443. The field tags are the names of the flags.
 type Config struct {
 	// AllowCIDRs are prefixes or single addresses that are allowed at any port and under any name.
 	AllowCIDRs []string `yaml:"allow-cidr"`
@@ -28,9 +27,8 @@ type Config struct {
 	OnlyHosts []string `yaml:"only-host"`
 	// AllowPorts are allowed in addition to the default ports.
 	AllowPorts []int `yaml:"allow-port"`
-	// NAT64 are the network's prefixes for translation to IPv4, in addition to 64:ff9b::/96: an
-	// address in one is treated as the IPv4 address in it. They apply to the whole network, so
-	// files of namespaces cannot set them.
+	// NAT64 are the network's prefixes for translation to IPv4, in addition to 64:ff9b::/96: an address in one is treated
+	// as the IPv4 address in it. They apply to the whole network, so files of namespaces cannot set them.
 	NAT64 []string `yaml:"-"`
 	// DirectHosts are host patterns that do not go through the egress proxy.
 	DirectHosts []string `yaml:"-"`

@@ -16,8 +16,7 @@ import (
 // ErrDenied matches every *DeniedError in errors.Is.
 var ErrDenied = errors.New("denied by the egress policy")
 
-// ErrUnreachable means that the policy denied some addresses of a name, and that connections to all
-// others failed.
+// ErrUnreachable means that the policy denied some addresses of a name, and that connections to all others failed.
 var ErrUnreachable = errors.New("could not connect to the permitted addresses of the host")
 
 // Rule is a rule of the policy that denied something.
@@ -38,8 +37,7 @@ const (
 	RuleDenyCIDR Rule = "deny-cidr" // the address lies in a deny-cidr
 )
 
-// DeniedError means that the policy denied something. Its text names the rule, never an address, a
-// port or a host.
+// DeniedError means that the policy denied something. Its text names the rule, never an address, a port or a host.
 type DeniedError struct {
 	// Rule that denied.
 	Rule Rule

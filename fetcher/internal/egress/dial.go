@@ -23,9 +23,8 @@ type dialling struct {
 	deny func(network, address string) error
 }
 
-// DialContext connects to addr ("host:port", the host as written in a URL) and checks every address
-// before the first packet. It is a DialContext for http.Transport. The error is a *DeniedError if
-// the policy denied every address.
+// DialContext connects to addr ("host:port", the host as written in a URL) and checks every address before the first
+// packet. It is a DialContext for http.Transport. The error is a *DeniedError if the policy denied every address.
 func (p *Policy) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	t, err := p.parseAddr(addr)
 	if err != nil {
@@ -104,8 +103,7 @@ func (p *Policy) dial(ctx context.Context, network string, t target, name string
 	return conn, nil
 }
 
-// dialCheck checks the attempts of one dial. Attempts of the two address families run concurrently (RFC
-// 8305).
+// dialCheck checks the attempts of one dial. Attempts of the two address families run concurrently (RFC 8305).
 type dialCheck struct {
 	policy *Policy
 	target target

@@ -1,9 +1,8 @@
 // Package egress decides which addresses may be reached.
 //
-// A tenant chooses the URL and controls the DNS answers, so the decision is made at the dial: every
-// connection attempt, for every redirect and every address of a name, is checked once its address
-// is known, just before the first packet. Earlier checks of the text save work and give better
-// reasons, but security does not depend on them.
+// A tenant chooses the URL and controls the DNS answers, so the decision is made at the dial: every connection attempt,
+// for every redirect and every address of a name, is checked once its address is known, just before the first packet.
+// Earlier checks of the text save work and give better reasons, but security does not depend on them.
 //
 // # Order
 //
@@ -42,13 +41,11 @@
 //
 // # Names
 //
-// A name is looked up as an absolute name, from the root. The search list of resolv.conf applies
-// only if there is an allow-cidr and the name is unknown or has no dot. Otherwise a namespace of the
-// cluster could shadow a public name.
+// A name is looked up as an absolute name, from the root. The search list of resolv.conf applies only if there is an
+// allow-cidr and the name is unknown or has no dot. Otherwise a namespace of the cluster could shadow a public name.
 //
 // # Namespaces
 //
-// The flags define the policy of every namespace, and a file adds to it. All lists are merged, from
-// the flags and from every entry that matches the namespace, so the order of entries does not
-// matter.
+// The flags define the policy of every namespace, and a file adds to it. All lists are merged, from the flags and from
+// every entry that matches the namespace, so the order of entries does not matter.
 package egress

@@ -32,8 +32,7 @@ func isSurelyPrivate(addr netip.Addr) bool {
 		addr.Is4() && (addr.As4()[0] == 0 || addr.As4()[0] >= 224 || addr.As4()[0] == 100 && addr.As4()[1]&0xc0 == 64)
 }
 
-// FuzzURL checks that every other parser reads a URL that passes the default policy in the same
-// way.
+// FuzzURL checks that every other parser reads a URL that passes the default policy in the same way.
 func FuzzURL(f *testing.F) {
 	content, err := os.ReadFile("testdata/urls.json")
 	if err != nil {
@@ -186,8 +185,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzPattern checks that a pattern without a star matches only itself, and that matching never
-// panics.
+// FuzzPattern checks that a pattern without a star matches only itself, and that matching never panics.
 func FuzzPattern(f *testing.F) {
 	f.Add("*.example.com", "data.example.com")
 	f.Add("a*b*c", "abc")

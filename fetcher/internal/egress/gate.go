@@ -118,8 +118,7 @@ type entry struct {
 	Config     `yaml:",inline"`
 }
 
-// parse parses the file. An unknown field is an error, because a misspelt deny-cidr would allow
-// more than intended.
+// parse parses the file. An unknown field is an error, because a misspelt deny-cidr would allow more than intended.
 func (g *Gate) parse(content []byte) (*policies, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)

@@ -59,8 +59,7 @@ func newGate(cfg egress.Config) (*egress.Gate, *holder) {
 	return gate, held
 }
 
-// attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the
-// attempt.
+// attempt simulates a fetch up to the first packet. It returns errHeld if the policy permits the attempt.
 func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 	u, err := egress.ParseURL(raw)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 // head matches the scheme and the authority of a URL.
 var head = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*:(?://[^/?#]*)?`)
 
-// ParseURL applies rules 1 to 4, which need no policy, to the text of a URL. The host of the
-// returned URL is in lower case and without a trailing dot, an address in its shortest form. RawPath
-// is always the path as written, which may have characters or percent signs that package url would
-// escape. The error is a *DeniedError.
+// ParseURL applies rules 1 to 4, which need no policy, to the text of a URL. The host of the returned URL is in lower
+// case and without a trailing dot, an address in its shortest form. RawPath is always the path as written, which may
+// have characters or percent signs that package url would escape. The error is a *DeniedError.
 func ParseURL(raw string) (*url.URL, error) {
 	if len(raw) > weburl.MaxTargetBytes {
 		return nil, &DeniedError{Rule: RuleLength}
@@ -94,13 +93,11 @@ func portNumber(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a
-// number").
+// endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a number").
 var endsInNumber = regexp.MustCompile(`(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$`)
 
-// reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762
-// (local), ICANN's private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC
-// 7686 (onion).
+// reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762 (local), ICANN's
+// private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC 7686 (onion).
 func reserved() []string {
 	return []string{"localhost", "local", "internal", "svc", "home.arpa", "onion"}
 }
@@ -130,8 +127,7 @@ func parseHost(s string) (host, error) {
 	return host{name: name}, nil
 }
 
-// isPrivateName reports whether a name cannot be public: it is a single label or has a reserved
-// suffix.
+// isPrivateName reports whether a name cannot be public: it is a single label or has a reserved suffix.
 func isPrivateName(name string) bool {
 	return !strings.Contains(name, ".") ||
 		slices.ContainsFunc(reserved(), func(suffix string) bool { return strings.HasSuffix(name, "."+suffix) })

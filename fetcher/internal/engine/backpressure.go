@@ -70,8 +70,7 @@ func (e *Engine) pause(d time.Duration) error {
 // stream sometimes has room for one.
 const quietFor = 10 * time.Second
 
-// backpressure logs once when a stream stops accepting messages, and once when it accepts them
-// again.
+// backpressure logs once when a stream stops accepting messages, and once when it accepts them again.
 type backpressure struct {
 	log zerolog.Logger
 

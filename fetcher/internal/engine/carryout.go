@@ -65,9 +65,8 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, d decision) decision 
 	return d
 }
 
-// setTimer sets the timer of a decision and returns its sequence. If the key needs none, it cancels the
-// claim, or checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRejected
-// or errDraining.
+// setTimer sets the timer of a decision and returns its sequence. If the key needs none, it cancels the claim, or
+// checks that the want was not replaced. The error wraps pipeline.ErrSuperseded, errRejected or errDraining.
 func (e *Engine) setTimer(ctx context.Context, a *attempt, d decision) (sequence uint64, err error) {
 	switch {
 	case d.timer != nil:

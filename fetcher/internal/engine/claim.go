@@ -67,9 +67,8 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, d decision, timer uint
 	}
 }
 
-// start claims a queued key and handles it. The claim is a timer in place of the lease, which brings
-// the key back if this process ends. It fails if another fetcher has the key, or if the key was
-// edited or replayed.
+// start claims a queued key and handles it. The claim is a timer in place of the lease, which brings the key back if
+// this process ends. It fails if another fetcher has the key, or if the key was edited or replayed.
 func (e *Engine) start(l lease, ticket *throttle.Ticket) {
 	t := trigger{
 		kind: pipeline.KindDue, key: l.key, storedAt: l.since, began: e.deps.Clock.Now(), deliveries: 1,

@@ -24,16 +24,14 @@ type decision struct {
 	parking parking
 	// wait until the next try of the key, if known.
 	wait time.Duration
-	// timer is the due of the next try, at its time. Nil: none. Then done means that the key needs no
-	// timer any more.
+	// timer is the due of the next try, at its time. Nil: none. Then done means that the key needs no timer any more.
 	timer *v1.Due
 	at    time.Time
 	done  bool
 	// deadLetter and result to publish. Nil: none.
 	deadLetter *v1.DeadLetter
 	result     *v1.Result
-	// dropped reports that there is no dead letter, because of the budget or because the stream
-	// rejected it.
+	// dropped reports that there is no dead letter, because of the budget or because the stream rejected it.
 	dropped bool
 }
 
@@ -134,13 +132,11 @@ func park(t *trigger, p parking, now time.Time, random float64) decision {
 }
 
 const (
-	// reportAfter is the attempt after which a failure is published. Most short failures are over
-	// by then.
+	// reportAfter is the attempt after which a failure is published. Most short failures are over by then.
 	reportAfter = 3
 	// withholdFor is the maximum pause before an attempt for which a failure is withheld.
 	withholdFor = time.Minute
-	// repeatAfter is how long a lasting failure is not published again, unless a person requests a
-	// fetch.
+	// repeatAfter is how long a lasting failure is not published again, unless a person requests a fetch.
 	repeatAfter = 30 * time.Minute
 )
 
@@ -165,8 +161,7 @@ func (s *Schedule) afterFailure(t *trigger, f fetchFailure, now time.Time, rando
 	}
 	d.wait = d.at.Sub(now)
 	known, again := f.Class == t.reported(), t.isRepeated(f, now)
-	// A round that starts with its final class follows one that was given up for the same reason, so
-	// nothing has changed.
+	// A round that starts with its final class follows one that was given up for the same reason, so nothing has changed.
 	publish := givesUp && (!known || attempts > 1 || again) ||
 		!givesUp && !known && (attempts == reportAfter || d.wait > withholdFor)
 
@@ -255,8 +250,7 @@ func (t *trigger) result(now time.Time, r *v1.Result) *v1.Result {
 	return r
 }
 
-// withoutStatus returns a want for which the writer must read the object first. It stays as it was
-// signed.
+// withoutStatus returns a want for which the writer must read the object first. It stays as it was signed.
 func withoutStatus(w *v1.Want) *v1.Want {
 	w = proto.CloneOf(w)
 	w.Status, w.ReadFirst = "", true

@@ -8,8 +8,7 @@ import (
 
 // Schedule decides when a key is fetched again.
 type Schedule struct {
-	// MaxAttempts is the maximum number of attempts in a row before a key waits for its next
-	// refresh or recheck.
+	// MaxAttempts is the maximum number of attempts in a row before a key waits for its next refresh or recheck.
 	MaxAttempts uint32
 	// Retry determines the pauses between attempts.
 	Retry Backoff
@@ -21,8 +20,7 @@ type Schedule struct {
 	Recheck time.Duration
 }
 
-// jitter is the jitter of a pause as a fraction, so that keys that failed together are not retried
-// together.
+// jitter is the jitter of a pause as a fraction, so that keys that failed together are not retried together.
 const jitter = 0.2
 
 // Backoff computes the pauses between failed attempts.

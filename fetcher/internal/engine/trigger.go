@@ -22,8 +22,7 @@ type trigger struct {
 	sequence uint64
 	// storedAt is the time at which the stream took the message, and began the start of its handling.
 	storedAt, began time.Time
-	// deliveries counts the deliveries of the message. backlog reports whether more messages wait
-	// behind it.
+	// deliveries counts the deliveries of the message. backlog reports whether more messages wait behind it.
 	deliveries uint64
 	backlog    bool
 

@@ -66,9 +66,8 @@ func (x *exchange) rejected(answer *http.Response, cancel context.CancelFunc) re
 // firstRead is the initial buffer size for a body of unknown length.
 const firstRead = 32 << 10
 
-// readBody reads a body of at most limit bytes. It counts the received bytes regardless of the
-// announced length, and never uses a buffer of more than limit+1 bytes. A length that is not
-// negative is at most limit and saves copies.
+// readBody reads a body of at most limit bytes. It counts the received bytes regardless of the announced length, and
+// never uses a buffer of more than limit+1 bytes. A length that is not negative is at most limit and saves copies.
 func readBody(body io.Reader, length, limit int64) ([]byte, error) {
 	size := min(firstRead, limit+1)
 	if length >= 0 {

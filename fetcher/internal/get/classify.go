@@ -26,8 +26,7 @@ import (
 // MaxSnippet is the maximum size of Error.Snippet, in bytes.
 const MaxSnippet = 1 << 10
 
-// Error means that a GET failed. Its text is one sentence without any address, text of a server,
-// query or credentials.
+// Error means that a GET failed. Its text is one sentence without any address, text of a server, query or credentials.
 type Error struct {
 	Class  v1.FailureClass
 	Detail v1.FailureDetail
@@ -204,8 +203,7 @@ func isTLS(err error) bool {
 		errors.As(err, &record) || alert(err) != ""
 }
 
-// alert returns the number of the TLS alert that the server sent, or "". The type of an alert is not
-// exported.
+// alert returns the number of the TLS alert that the server sent, or "". The type of an alert is not exported.
 func alert(err error) string {
 	var operation *net.OpError
 	if errors.As(err, &operation) && operation.Op == "remote error" {

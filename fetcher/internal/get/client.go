@@ -26,16 +26,14 @@ type Config struct {
 	TLSTimeout time.Duration
 	// HeaderTimeout is how long to wait for the headers of one response.
 	HeaderTimeout time.Duration
-	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty
-	// means none.
+	// CABundle is the path of PEM certificates that are trusted in addition to the system's; empty means none.
 	CABundle string
 	// HeaderFile is the path of a file with headers per host (empty means none).
 	HeaderFile string
 	// TenantFile is the path of the file that keeper compiles from the Secrets of teams; empty means
 	// none. The header file takes precedence.
 	TenantFile string
-	// Proxy is the URL of the operator's egress proxy; empty means none. Proxies in the environment
-	// are never used.
+	// Proxy is the URL of the operator's egress proxy; empty means none. Proxies in the environment are never used.
 	Proxy string
 }
 
@@ -68,9 +66,8 @@ type Deps struct {
 	Gate *egress.Gate
 	// Now is the clock for dates in Retry-After; nil means time.Now.
 	Now func() time.Time
-	// OnReload is called for each new content of a file, such as the policy and the header file:
-	// with nil if it is in force, or with the reason why the previous content stays in force. It
-	// never receives the content.
+	// OnReload is called for each new content of a file, such as the policy and the header file: with nil if it is in
+	// force, or with the reason why the previous content stays in force. It never receives the content.
 	OnReload func(path string, err error)
 	// Ticks trigger checks of the files (nil means every five seconds).
 	Ticks <-chan time.Time

@@ -102,8 +102,7 @@ var _ = Describe("credentials", func() {
 - {host: data.example.com, namespaces: [team-a], pathPrefix: /api, headers: {X-A: b}}
 - {host: open.example.com, namespaces: ["*"], schemes: [http, https], ports: [80, 8443], headers: {X-A: b}}
 `)
-		// Nothing is sent: an untrusted request with credentials fails earlier, and all others fail
-		// at the deny list.
+		// Nothing is sent: an untrusted request with credentials fails earlier, and all others fail at the deny list.
 		client := newClientOf(newGate(egress.Config{DenyHosts: []string{"*"}}), get.Deps{})
 		carries := func(url string) bool {
 			err := errorOf(client.Do(ctx, get.Request{Namespace: "team-a", URL: url, Untrusted: true}))

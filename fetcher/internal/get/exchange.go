@@ -10,8 +10,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 )
 
-// Do makes one GET. The error is an *Error. If ctx is done, it is the error of ctx, which is not
-// the server's fault.
+// Do makes one GET. The error is an *Error. If ctx is done, it is the error of ctx, which is not the server's fault.
 func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	start := time.Now()
 	defer func() { r.Observer.phase(phaseTotal, time.Since(start)) }()

@@ -56,8 +56,7 @@ func TestParseHeaderFileRefuses(t *testing.T) {
 	}
 }
 
-// FuzzFiles checks that no file of credentials crashes the service, and that its content stays out
-// of errors.
+// FuzzFiles checks that no file of credentials crashes the service, and that its content stays out of errors.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte("- {host: a, headers: {b: c}}"))
 	f.Add([]byte("- host: [&a *a]"))

@@ -28,9 +28,8 @@ func (v Validators) Conditional() bool { return v.ETag != "" || v.LastModified !
 const (
 	// maxValidator is the maximum size of a stored ETag, in bytes.
 	maxValidator = 256
-	// minAge is the minimum difference between Last-Modified and Date. A younger file may change again
-	// within the second that Last-Modified and many ETags name (RFC 9110 section 8.8.2.2), and the two
-	// clocks may differ.
+	// minAge is the minimum difference between Last-Modified and Date. A younger file may change again within the second
+	// that Last-Modified and many ETags name (RFC 9110 section 8.8.2.2), and the two clocks may differ.
 	minAge = time.Minute
 	// firstYear is the year of the first HTTP server. Older dates belong to reproducible builds, which give all files
 	// the same one, such as 1970 or 1980. Servers make ETags of it, too.
@@ -164,8 +163,7 @@ const forever = time.Duration(math.MaxInt64)
 // retryAfter parses seconds or an HTTP date (RFC 9110 section 10.2.3). It returns zero if there is
 // neither, or if the date has passed.
 //
-// A date is compared with the response's Date, because both come from the same clock; now is used
-// only without one.
+// A date is compared with the response's Date, because both come from the same clock; now is used only without one.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date

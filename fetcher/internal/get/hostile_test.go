@@ -47,8 +47,7 @@ var _ = Describe("the client", func() {
 
 	It("survives 32 concurrent hostile servers within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-		// With so many connections on a busy machine, a slow server must not count as a silent
-		// one.
+		// With so many connections on a busy machine, a slow server must not count as a silent one.
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
 		client := newClient()
 		servers := hostileServers()
@@ -110,8 +109,7 @@ var _ = Describe("the client", func() {
 	})
 })
 
-// watchHeap samples the heap size, including objects that are not yet swept, until the returned
-// function is called.
+// watchHeap samples the heap size, including objects that are not yet swept, until the returned function is called.
 func watchHeap() (peak func() uint64) {
 	quit, done := make(chan struct{}), make(chan uint64)
 	go func() {

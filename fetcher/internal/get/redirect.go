@@ -81,9 +81,8 @@ func sameOrigin(from, to *url.URL) bool {
 	return egress.Port(from) == "80" && egress.Port(to) == "443"
 }
 
-// hostOf returns the host of a URL whose text is denied, if it can be shown. weburl.HostOf is not
-// suitable, because the result becomes part of an Error's text, and that function accepts anything
-// as a host.
+// hostOf returns the host of a URL whose text is denied, if it can be shown. weburl.HostOf is not suitable, because the
+// result becomes part of an Error's text, and that function accepts anything as a host.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -100,8 +100,7 @@ func newReloading(deps get.Deps) (client *get.Client, reload func() error) {
 	}
 }
 
-// serve passes every connection to handle, which may do anything until ctx is done at the end of
-// the spec.
+// serve passes every connection to handle, which may do anything until ctx is done at the end of the spec.
 func serve(handle func(context.Context, net.Conn)) (port int) {
 	GinkgoHelper()
 	listener := suitetest.Must(net.Listen("tcp", "127.0.0.1:0"))

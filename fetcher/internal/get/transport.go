@@ -24,9 +24,8 @@ import (
 // maxHeaderBytes is the maximum size of the headers of a response, including interim ones (1xx).
 const maxHeaderBytes = 64 << 10
 
-// transport sends each request on a connection of its own. HTTP/1.1 assigns a response to a request
-// only by the order of bytes, so surplus bytes of one response would be the next response on the
-// connection. Here no request follows.
+// transport sends each request on a connection of its own. HTTP/1.1 assigns a response to a request only by the order
+// of bytes, so surplus bytes of one response would be the next response on the connection. Here no request follows.
 type transport struct {
 	client *Client
 	policy *egress.Policy
@@ -142,8 +141,7 @@ func (t *transport) certificate(asked *tls.CertificateRequestInfo) (*tls.Certifi
 	return &tls.Certificate{}, nil
 }
 
-// handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most
-// of them.
+// handshake makes a TLS connection and marks its failures, because crypto/tls has no types for most of them.
 func (t *transport) handshake(ctx context.Context, conn net.Conn, cfg *tls.Config) (net.Conn, error) {
 	limit := t.client.cfg.TLSTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout(limit))

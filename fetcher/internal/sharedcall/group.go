@@ -1,5 +1,4 @@
-// Package sharedcall lets callers with the same key share one call, while it runs and for a moment
-// after.
+// Package sharedcall lets callers with the same key share one call, while it runs and for a moment after.
 package sharedcall
 
 import (
@@ -61,9 +60,8 @@ func New[K comparable, V any](cfg Config, now func() time.Time) *Group[K, V] {
 	return &Group[K, V]{cfg: cfg, now: now, calls: map[K]*call[K, V]{}}
 }
 
-// Do shares the call for the key that is running or ended within the window, unless it began before
-// notBefore. Otherwise it calls fn, and callers that joined an earlier call still get that one's
-// outcome. The error is ErrSlow.
+// Do shares the call for the key that is running or ended within the window, unless it began before notBefore.
+// Otherwise it calls fn, and callers that joined an earlier call still get that one's outcome. The error is ErrSlow.
 func (g *Group[K, V]) Do(key K, notBefore time.Time, fn func() Result[V]) (value V, shared bool, err error) {
 	g.mu.Lock()
 	now := g.now()

@@ -160,8 +160,7 @@ func (t *Throttle) assignSlots(lane *lane, now time.Time) {
 	lane.forget(now)
 }
 
-// dispatch starts queued keys while there is room for them. The namespace that holds the fewest
-// slots comes first.
+// dispatch starts queued keys while there is room for them. The namespace that holds the fewest slots comes first.
 func (t *Throttle) dispatch(now time.Time) {
 	for len(t.queued) > 0 && t.taken < t.cfg.Slots && !t.stopped {
 		var fewest *namespace
@@ -205,8 +204,7 @@ func (t *Throttle) start(lane *lane, now time.Time) {
 	})
 }
 
-// maxLease is the maximum time after which the broker delivers a queued key again, perhaps to
-// another fetcher.
+// maxLease is the maximum time after which the broker delivers a queued key again, perhaps to another fetcher.
 const maxLease = time.Minute
 
 // Lease returns the duration of a lease. First leases have more jitter, because many keys may arrive

@@ -47,8 +47,7 @@ type simulation struct {
 	left  int
 	began time.Time
 	ended bool
-	// busy is the total duration of GETs, waited the total waiting time of keys, and dues the number
-	// of fired timers.
+	// busy is the total duration of GETs, waited the total waiting time of keys, and dues the number of fired timers.
 	busy, waited time.Duration
 	dues         int
 }

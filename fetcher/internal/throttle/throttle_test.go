@@ -14,8 +14,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-// trial is a throttle in virtual time. It records the started keys. The GET of each takes one
-// second.
+// trial is a throttle in virtual time. It records the started keys. The GET of each takes one second.
 type trial struct {
 	*testing.T
 	*throttle.Throttle

@@ -7,8 +7,7 @@ const (
 	// maxDoublings times.
 	firstPause   = time.Second
 	maxDoublings = 16
-	// maxPause is the maximum pause for the namespace of the GET, and maxPauseOthers
-	// for all others.
+	// maxPause is the maximum pause for the namespace of the GET, and maxPauseOthers for all others.
 	maxPause       = time.Minute
 	maxPauseOthers = 5 * time.Second
 	// rememberFor is how long the pauses of an idle host are remembered.
@@ -109,9 +108,8 @@ func (t *Ticket) advance(to state) {
 	throttle.assignSlots(t.lane, now)
 }
 
-// Pause records that the host requested a pause. The caller delays the URL
-// itself. The pause of the whole host is short, doubles with each request, and may get longer for the
-// same namespace than for others.
+// Pause records that the host requested a pause. The caller delays the URL itself. The pause of the whole host is
+// short, doubles with each request, and may get longer for the same namespace than for others.
 func (t *Ticket) Pause(requested time.Duration) {
 	lane, h, now := t.lane, t.lane.host, time.Now()
 	throttle := lane.throttle
@@ -136,8 +134,7 @@ func (t *Ticket) Pause(requested time.Duration) {
 	}
 }
 
-// Resume records a good response, which ends the pause of the host unless the GET began before the
-// last pause.
+// Resume records a good response, which ends the pause of the host unless the GET began before the last pause.
 func (t *Ticket) Resume() {
 	throttle, h := t.lane.throttle, t.lane.host
 	throttle.mu.Lock()
