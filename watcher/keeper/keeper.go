@@ -95,7 +95,7 @@ type keeper struct {
 	log      zerolog.Logger
 	clients  *clients
 	metrics  *metrics
-	watchers *informer.Informer[*watcher]
+	watchers *informer.Informer[*cachedWatcher]
 	targets  *informer.Informer[*plan.Target]
 	// namespaces has the labels that decide about sidecars, and pods the pods with sidecars. Without --sidecars both
 	// are empty.
@@ -131,14 +131,14 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k := &keeper{
 		config: c, log: rt.Log, clients: clients, metrics: metrics, clock: wall,
 		claims: newIndex(), owners: newIndex(), injected: newIndex(),
-		compiler: plan.New(grammar), recorder: kube.NewRecorder(clients.Events, name, wall, kube.EventBudget{}),
+		compiler: plan.NewCompiler(grammar), recorder: kube.NewRecorder(clients.Events, name, wall, kube.EventBudget{}),
 		cache: rt.Health.Part("watchers"),
 	}
 	k.injection = injection{
 		enabled: c.Sidecars, protected: c.Selection.Protected, labels: k.labels, security: security,
 	}
 	config := informer.Config{Namespaces: c.Namespaces}
-	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *watcher]{
+	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *cachedWatcher]{
 		Now: wall.Now, Notify: k.watcherChanged, Read: k.read,
 	})
 	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *plan.Target]{
@@ -160,9 +160,9 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 }
 
 // read compiles a Watcher as it arrives, so that only its plan is cached.
-func (k *keeper) read(w *watchv1.Watcher) *watcher {
-	return &watcher{
-		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: plan.Kept(w.Status), Digest: plan.DigestOf(w.Status),
+func (k *keeper) read(w *watchv1.Watcher) *cachedWatcher {
+	return &cachedWatcher{
+		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: plan.Kept(w.Status), StatusHash: plan.HashOf(w.Status),
 	}
 }
 
@@ -180,7 +180,7 @@ func (k *keeper) labels(namespace string) (labels map[string]string, known bool)
 
 // namespaceChanged enqueues the Watchers of a namespace that have a sidecar.
 func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
-	k.watchers.Each(func(w *watcher) {
+	k.watchers.Each(func(w *cachedWatcher) {
 		if w.Namespace == namespace.Name && w.Plan.Sidecar != nil {
 			k.enqueue(w.NamespacedName, live)
 		}
@@ -245,7 +245,7 @@ func (k *keeper) awaitPods(ctx context.Context) error {
 		return nil
 	}
 	k.log.Info().Int("pods", k.pods.Len()).Msg("listed the pods with sidecars")
-	k.watchers.Each(func(w *watcher) {
+	k.watchers.Each(func(w *cachedWatcher) {
 		if w.Plan.Sidecar != nil || w.Status.Pods != nil {
 			k.enqueue(w.NamespacedName, false)
 		}
@@ -268,7 +268,7 @@ func (k *keeper) lead(health *process.HealthPart) func(context.Context) error {
 		k.queue.Store(q)
 		defer k.metrics.queue.Reset()
 		defer k.queue.Store(nil)
-		k.watchers.Each(func(w *watcher) { q.Add(w.NamespacedName) })
+		k.watchers.Each(func(w *cachedWatcher) { q.Add(w.NamespacedName) })
 		health.Ready()
 		q.Run(ctx, k.config.Workers, func(watcher types.NamespacedName) { k.handle(ctx, q, watcher) })
 		return nil

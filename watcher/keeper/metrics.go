@@ -23,7 +23,7 @@ func Metrics() []metric.Definition {
 	var c Config
 	c.Election.Enabled, c.Election.Name = true, leader.DefaultName(name)
 	m := newMetrics(prometheus.NewRegistry(), c)
-	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *watcher]{}), time.Now)
+	m.measure(informer.New(informer.Config{}, informer.Deps[*watchv1.Watcher, *cachedWatcher]{}), time.Now)
 	own := append(m.own.Definitions(), credentials.Metrics()...)
 	return append(own, m.standard.Definitions()...)
 }
@@ -68,7 +68,7 @@ const (
 )
 
 // stateOf returns the state of a Watcher from its status.
-func stateOf(w *watcher) string {
+func stateOf(w *cachedWatcher) string {
 	switch {
 	case w.Plan.Suspended:
 		return stateSuspended
@@ -81,7 +81,7 @@ func stateOf(w *watcher) string {
 }
 
 // measure creates the metrics that are computed on each scrape.
-func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time.Time) {
+func (m *metrics) measure(watchers *informer.Informer[*cachedWatcher], now func() time.Time) {
 	m.own.Families(func() []map[string]float64 { return count(watchers, now()) },
 		metric.Definition{
 			Name: "watchers", Help: "Watchers by state. Suspended ones count only as suspended.",
@@ -105,11 +105,11 @@ func (m *metrics) measure(watchers *informer.Informer[*watcher], now func() time
 
 // count returns the number of Watchers by state, the longest time that one has not been Ready, and the numbers of
 // sidecars by state and of outdated ones.
-func count(watchers *informer.Informer[*watcher], now time.Time) []map[string]float64 {
+func count(watchers *informer.Informer[*cachedWatcher], now time.Time) []map[string]float64 {
 	states := map[string]float64{stateReady: 0, stateProgressing: 0, stateStalled: 0, stateSuspended: 0}
 	var pods watchv1.PodsStatus
 	var notReady time.Duration
-	watchers.Each(func(w *watcher) {
+	watchers.Each(func(w *cachedWatcher) {
 		state := stateOf(w)
 		states[state]++
 		if p := w.Status.Pods; p != nil {

@@ -24,14 +24,14 @@ const recheckInterval = 30 * time.Second
 // reported.
 var errOutdated = errors.New("the Watcher has changed")
 
-// watcher is the cached part of a Watcher.
-type watcher struct {
+// cachedWatcher is the cached part of a Watcher.
+type cachedWatcher struct {
 	informer.Meta
 
 	Plan *plan.Plan
-	// Status is the input for the next status, and Digest the digest of the whole status.
-	Status watchv1.WatcherStatus
-	Digest plan.Digest
+	// Status is the input for the next status, and StatusHash the hash of the whole one.
+	Status     watchv1.WatcherStatus
+	StatusHash plan.Hash
 }
 
 // memory is the state of a Watcher between two reconciles.
@@ -53,8 +53,8 @@ type lookup struct {
 
 // attempt is the last apply of a ConfigMap.
 type attempt struct {
-	at     time.Time
-	digest plan.Digest
+	at   time.Time
+	hash plan.Hash
 	// refused is the API server's refusal (nil if there is none).
 	refused *plan.Problem
 }
@@ -85,7 +85,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 		return 0, err // retried with the new version
 	}
 	again = queue.Soonest(again, k.observe(&in, m))
-	return again, errors.Join(err, k.report(ctx, in, w.Digest))
+	return again, errors.Join(err, k.report(ctx, in, w.StatusHash))
 }
 
 // reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
@@ -135,7 +135,7 @@ type decision struct {
 // decide decides about the ConfigMap of the input, which does not have all that the plan applies, or does not exist.
 func decide(in *plan.Input, m *memory, now time.Time) decision {
 	p := in.Plan
-	same := m.tried.digest == p.Digest
+	same := m.tried.hash == p.Hash
 	switch {
 	case p.Suspended && (isRepair(p, in.Target) || in.Target == nil && in.Previous.ContentSHA256 != ""):
 		return decision{} // it was applied once, so this would be a repair
@@ -151,11 +151,11 @@ func decide(in *plan.Input, m *memory, now time.Time) decision {
 
 // isApplied reports whether a ConfigMap has everything that a plan applies, owned by keeper.
 func isApplied(p *plan.Plan, t *plan.Target) bool {
-	return t.Digest == p.Digest && t.Fields == p.Fields
+	return t.Hash == p.Hash && t.Fields == p.Fields
 }
 
 // isRepair reports whether keeper last applied this plan to the ConfigMap.
-func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Digest == p.Digest }
+func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Hash == p.Hash }
 
 // find returns the ConfigMap that a Watcher names (nil if it does not exist). It records in the memory
 // why the ConfigMap does not belong to the Watcher.
@@ -193,13 +193,13 @@ func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
 	if err != nil {
 		return err
 	}
-	repair := m.tried.digest == p.Digest && m.tried.refused == nil || isRepair(p, in.Target)
+	repair := m.tried.hash == p.Hash && m.tried.refused == nil || isRepair(p, in.Target)
 	m.tried.at = k.clock.Now()
 	object, err := k.clients.Apply(ctx, p.Target, body)
 	if err != nil {
 		return k.failed(in, m, err)
 	}
-	m.tried.digest, m.tried.refused, in.Obstacle = p.Digest, nil, nil
+	m.tried.hash, m.tried.refused, in.Obstacle = p.Hash, nil, nil
 	result := outcomeApplied
 	if repair {
 		result = outcomeRepaired
@@ -224,8 +224,8 @@ func (k *keeper) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte
 	if w == nil || w.UID != p.UID {
 		return nil, errOutdated
 	}
-	body, digest, err := k.compiler.Body(w, version)
-	if err == nil && digest != p.Digest {
+	body, hash, err := k.compiler.Body(w, version)
+	if err == nil && hash != p.Hash {
 		k.watchers.Put(w)
 		err = errOutdated
 	}
@@ -240,14 +240,14 @@ func (k *keeper) failed(in *plan.Input, m *memory, err error) error {
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
 	k.metrics.applies.WithLabelValues(outcomeRefused).Inc()
-	m.tried.refused, m.tried.digest, in.Obstacle = problem, in.Plan.Digest, problem
+	m.tried.refused, m.tried.hash, in.Obstacle = problem, in.Plan.Hash, problem
 	return nil
 }
 
 // report patches the status if it differs, and emits the changes as Events.
-func (k *keeper) report(ctx context.Context, in plan.Input, before plan.Digest) error {
-	s := plan.Compute(in)
-	if plan.DigestOf(s) == before {
+func (k *keeper) report(ctx context.Context, in plan.Input, before plan.Hash) error {
+	s := plan.StatusOf(in)
+	if plan.HashOf(s) == before {
 		return nil
 	}
 	if err := k.emit(ctx, in, s); err != nil {

@@ -20,7 +20,7 @@ const (
 	// WatcherLabel on a ConfigMap names its Watcher (LabelValue). That Watcher may take over a
 	// ConfigMap with this label.
 	WatcherLabel = "watch.x-kv8s.io/watcher"
-	// AppliedAnnotation on a ConfigMap is the digest of the content that keeper last applied.
+	// AppliedAnnotation on a ConfigMap is the hash of the content that keeper last applied.
 	AppliedAnnotation = "watch.x-kv8s.io/applied"
 	// FieldManager is keeper's field manager.
 	FieldManager = "curl-me-that-keeper"

@@ -102,7 +102,7 @@ func (b *bench) publish(k pipeline.Key, change ...func(*v1.Want)) {
 }
 
 func (b *bench) want(k pipeline.Key) wantindex.Want {
-	return b.index.Object(wantindex.ObjectOf(k))[k.Key]
+	return b.index.Wants(wantindex.ObjectOf(k))[k.Key]
 }
 
 // hold makes an object hold the body of a key.
@@ -181,7 +181,7 @@ func (b *bench) found() map[pipeline.Key]wantindex.Finding {
 	b.Helper()
 	findings := map[pipeline.Key]wantindex.Finding{}
 	for _, name := range b.audit() {
-		for key, w := range b.index.Object(name) {
+		for key, w := range b.index.Wants(name) {
 			if w.Finding != wantindex.NothingLost {
 				findings[wantindex.KeyOf(name, key)] = w.Finding
 			}

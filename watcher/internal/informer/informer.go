@@ -48,19 +48,19 @@ type Deps[O metav1.Object, T Cached] struct {
 
 // New returns an empty informer.
 func New[O metav1.Object, T Cached](c Config, d Deps[O, T]) *Informer[T] {
-	s := &Informer[T]{
+	i := &Informer[T]{
 		trim: transform(d.Read), notify: d.Notify, count: d.Count, now: d.Now, skipForbidden: c.SkipForbidden,
 		namespaces: map[string]*namespace[T]{}, objects: map[types.NamespacedName]T{}, synced: make(chan struct{}),
 	}
-	s.inSync = sync.OnceFunc(func() { close(s.synced) })
+	i.inSync = sync.OnceFunc(func() { close(i.synced) })
 	namespaces := c.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
 	for _, name := range namespaces {
-		s.namespaces[name] = &namespace[T]{Informer: s, name: name}
+		i.namespaces[name] = &namespace[T]{Informer: i, name: name}
 	}
-	return s
+	return i
 }
 
 // namespaceOf returns the watched namespace that has the objects of a namespace.

@@ -17,7 +17,7 @@ func TestANoticeKeepsItsOccurrenceWhileItLasts(t *testing.T) {
 	t.Parallel()
 	occurrence := func(c call) string {
 		t.Helper()
-		p := plan.New(c.object, c.wants, epoch)
+		p := plan.Make(c.object, c.wants, epoch)
 		NewWithT(t).Expect(p.Notices).To(HaveLen(1))
 		return p.Notices[0].Occurrence
 	}
@@ -69,7 +69,7 @@ func TestOccupiedKeysAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"in the status, free again": {about(none, entry("KeyExists", url, "uid"), nil), false},
 		"while suspended":           {about(foreign, nil, nil, func(c *call) { c.object.Request.Suspended = true }), false},
 	} {
-		NewWithT(t).Expect(plan.New(c.object, c.wants, epoch).AskWriter).To(Equal(c.want), name)
+		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).AskWriter).To(Equal(c.want), name)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestProblemsAreReportedUntilTheStatusHasThem(t *testing.T) {
 		"fixed":                    {about(none, nil, nil, has("bad")), "", true},
 		"nothing":                  {about(none, nil, nil), "", false},
 	} {
-		p := plan.New(tt.object, tt.wants, epoch)
+		p := plan.Make(tt.object, tt.wants, epoch)
 		NewWithT(t).Expect(p.Problem).To(Equal(tt.problem), name)
 		NewWithT(t).Expect(p.AskWriter).To(Equal(tt.report), name)
 	}
@@ -127,8 +127,8 @@ func TestNotesOfNotices(t *testing.T) {
 			about(foreign, nil, nil),
 		},
 	} {
-		NewWithT(t).Expect(plan.New(c.object, c.wants, epoch).Notices).To(HaveExactElements(
+		NewWithT(t).Expect(plan.Make(c.object, c.wants, epoch).Notices).To(HaveExactElements(
 			And(HaveField("Note", c.want), HaveField("Occurrence", Not(BeEmpty())))))
 	}
-	NewWithT(t).Expect(plan.New(about(foreign, nil, nil).object, nil, epoch).Foreign).To(Equal([]string{"k", url}))
+	NewWithT(t).Expect(plan.Make(about(foreign, nil, nil).object, nil, epoch).Foreign).To(Equal([]string{"k", url}))
 }

@@ -64,9 +64,9 @@ type Notice struct {
 // object.
 const maxStatusBytes = 32 << 10
 
-// New compares an object with the wants in the stream. A nil object is gone or was never
+// Make compares an object with the wants in the stream. A nil object is gone or was never
 // annotated.
-func New(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
+func Make(o *annotated.Object, wants map[string]wantindex.Want, epoch int64) Plan {
 	p := &planner{object: o, wants: wants, epoch: epoch}
 	switch {
 	case o == nil || o.Request.Suspended:

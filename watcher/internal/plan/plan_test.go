@@ -126,7 +126,7 @@ func about(owner annotation.Ownership, entry *status.Entry, want *wantindex.Want
 // decide summarizes a plan: cause and properties of its only want, conditions and keys.
 func (c call) decide(t *testing.T) string {
 	t.Helper()
-	p := plan.New(c.object, c.wants, epoch)
+	p := plan.Make(c.object, c.wants, epoch)
 	var words []string
 	add := func(word string, when bool) {
 		if when {
@@ -312,7 +312,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 	c.object.Owners = map[string]annotation.Ownership{"a": none, "b": none, "taken": foreign}
 	c.object.Status = with(c.object.Status, "gone", *written())
 	c.wants["gone"], c.wants["taken"] = *wanted(), *wanted()
-	p := plan.New(c.object, c.wants, epoch)
+	p := plan.Make(c.object, c.wants, epoch)
 	var published []string
 	for _, w := range p.Publish {
 		published = append(published, w.Key)
@@ -325,7 +325,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 
 func TestAllWantsOfADeletedObjectAreRetracted(t *testing.T) {
 	t.Parallel()
-	p := plan.New(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
+	p := plan.Make(nil, map[string]wantindex.Want{"b": *wanted(), "a": *wanted()}, epoch)
 	NewWithT(t).Expect(p).To(Equal(plan.Plan{Retract: []string{"a", "b"}}))
 }
 
@@ -343,7 +343,7 @@ func TestEpoch(t *testing.T) {
 		"of another object": {written(on("another"), laterStream), epoch, status.Fence{}},
 	} {
 		c := about(ours, tt.entry, nil)
-		p := plan.New(c.object, nil, epoch)
+		p := plan.Make(c.object, nil, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveExactElements(And(HaveField("GetEpoch()", tt.want),
 			HaveField("After", tt.held))), name)
 	}

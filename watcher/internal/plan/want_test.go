@@ -36,7 +36,7 @@ func TestWantCarriesTheStatusOfItsKey(t *testing.T) {
 	} {
 		call := about(none, nil, nil)
 		call.object.Status = annotated.EntriesOf(status.Status{Keys: c.entries}, nil)
-		w := plan.New(call.object, nil, epoch).Publish[0]
+		w := plan.Make(call.object, nil, epoch).Publish[0]
 		carried := w.Status != ""
 		NewWithT(t).Expect(carried).To(Equal(c.carried), name)
 		NewWithT(t).Expect(w.ReadFirst).To(Equal(c.readFirst), name)
@@ -86,7 +86,7 @@ func TestFieldsOfAWant(t *testing.T) {
 			w.Cached = &v1.Cached{Sha256: sum}
 		})},
 	} {
-		p := plan.New(tt.object, tt.wants, epoch)
+		p := plan.Make(tt.object, tt.wants, epoch)
 		NewWithT(t).Expect(p.Publish).To(HaveLen(1), name)
 		NewWithT(t).Expect(proto.Equal(p.Publish[0].Want, tt.want)).To(BeTrue(), "%s: %v", name, p.Publish)
 	}

@@ -55,6 +55,3 @@ const (
 	tombstone   = "tombstone"
 	syncRequest = "sync"
 )
-
-// stoppedLine limits the rate of log lines about stopped removals.
-const stoppedLine = "stopped_removals"

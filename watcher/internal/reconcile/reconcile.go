@@ -92,7 +92,7 @@ type Reconciler struct {
 func New(c Config, d Deps) *Reconciler {
 	lines := process.NewSampledLog(d.Log)
 	return &Reconciler{
-		config: c, deps: d, lines: lines, pacing: newPacing(c, d.Clock, d.Index.Epoch, removalLimiter{
+		config: c, deps: d, lines: lines, pacing: newPacing(c, d.Clock, d.Index.Epoch, brake{
 			limit: c.MaxRemovals, clock: d.Clock, each: d.Objects.Each, gauge: d.Metrics.stoppedRemovals,
 			log: d.Log, lines: lines,
 		}),
@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 					"--annotation-keys has changed; `curlctl doctor` lists them")
 		})
 	}
-	p := plan.New(o, r.deps.Index.Object(name), r.deps.Index.Epoch())
+	p := plan.Make(o, r.deps.Index.Wants(name), r.deps.Index.Epoch())
 	r.recordResults(name, p)
 	due, again := r.pacing.due(name, o, p)
 	if due != nil {

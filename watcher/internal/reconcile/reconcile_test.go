@@ -40,7 +40,7 @@ func TestTheBrokersClockAffectsOnlyTheTimeOfAWant(t *testing.T) {
 	b := newBench(t)
 	b.request("https://example.com/1", "k")
 	b.reconcile()
-	b.Expect(b.index.Object(cm)["k"].At).To(BeTemporally("==", b.stamps.Now()))
+	b.Expect(b.index.Wants(cm)["k"].At).To(BeTemporally("==", b.stamps.Now()))
 	b.stamps.Step(-time.Hour)
 	b.request("https://example.com/2", "k")
 	b.Expect(b.reconcileLater()).To(BeZero())
@@ -262,12 +262,12 @@ func TestAResultIsRemembered(t *testing.T) {
 	b.reconcile()
 	b.write("k")
 	b.reconcileLater()
-	b.Expect(b.index.Object(cm)["k"].Answered).To(BeTrue())
+	b.Expect(b.index.Wants(cm)["k"].Answered).To(BeTrue())
 	want, _ := b.index.Want(key("k"))
 	want.Fingerprint = "none"
 	b.index.Put(key("k"), want)
 	b.reconcileLater()
-	b.Expect(b.index.Object(cm)["k"].Fingerprint).To(BeEmpty(), "the next drift is a new one")
+	b.Expect(b.index.Wants(cm)["k"].Fingerprint).To(BeEmpty(), "the next drift is a new one")
 	b.object.Status = annotated.Entries{} // replaced by an object without our status
 	b.removeKey("k")
 	b.reconcileLater()

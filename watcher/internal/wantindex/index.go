@@ -134,8 +134,8 @@ func (i *Index) find(key pipeline.Key) (wants []keyed, at int, found bool) {
 	return wants, at, found
 }
 
-// Object returns a copy of an object's wants by key.
-func (i *Index) Object(name types.NamespacedName) map[string]Want {
+// Wants returns a copy of the wants of an object, by key.
+func (i *Index) Wants(name types.NamespacedName) map[string]Want {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	wants := make(map[string]Want, len(i.objects[name]))

@@ -18,7 +18,7 @@ func key(name, key string) pipeline.Key {
 	return pipeline.Key{Namespace: "ns", Name: name, Key: key}
 }
 
-func TestDigestDistinguishesRequests(t *testing.T) {
+func TestTheHashDistinguishesRequests(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	want := func(change func(*v1.Want)) *v1.Want {
@@ -48,7 +48,7 @@ func TestDigestDistinguishesRequests(t *testing.T) {
 	g.Expect(wantindex.RequestHash(want(func(w *v1.Want) { w.Refresh = nil }))).To(Equal(zero), "without an interval")
 }
 
-func TestOf(t *testing.T) {
+func TestFromWant(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(5, 0)
 	w := &v1.Want{Uid: "uid", Now: "1", Fingerprint: "none", Epoch: 10, Refresh: durationpb.New(time.Minute)}
@@ -71,16 +71,16 @@ func TestIndex(t *testing.T) {
 	a := types.NamespacedName{Namespace: "ns", Name: "a"}
 	g.Expect(x.Epoch()).To(BeEquivalentTo(10))
 	g.Expect(x.Names()).To(HaveLen(2))
-	g.Expect(x.Object(a)).To(HaveLen(2))
+	g.Expect(x.Wants(a)).To(HaveLen(2))
 	oldest, seq, found := x.Oldest()
 	g.Expect([]any{oldest, seq, found}).To(Equal([]any{key("a", "2"), uint64(3), true}))
 
-	copied := x.Object(a)
+	copied := x.Wants(a)
 	x.Drop(key("a", "2"))
 	x.RecordAnswer(key("a", "1"))
 	x.RecordAnswer(key("a", "none"))
 	g.Expect(copied).To(And(HaveLen(2), HaveKeyWithValue("1", HaveField("Answered", false))), "a copy")
-	g.Expect(x.Object(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Answered", true))))
+	g.Expect(x.Wants(a)).To(And(HaveLen(1), HaveKeyWithValue("1", HaveField("Answered", true))))
 
 	var seen []string
 	x.Each(func(k pipeline.Key, _ wantindex.Want) { seen = append(seen, k.Name+"/"+k.Key) })
@@ -94,5 +94,5 @@ func TestIndex(t *testing.T) {
 	g.Expect(x.Names()).To(BeEmpty())
 	x.Reset(11, nil)
 	g.Expect(x.Epoch()).To(BeEquivalentTo(11))
-	g.Expect(x.Object(a)).To(BeEmpty())
+	g.Expect(x.Wants(a)).To(BeEmpty())
 }

@@ -50,8 +50,8 @@ type verdict struct {
 	message string
 }
 
-// Compute returns the status.
-func Compute(in Input) watchv1.WatcherStatus {
+// StatusOf returns the status.
+func StatusOf(in Input) watchv1.WatcherStatus {
 	s := watchv1.WatcherStatus{
 		ObservedGeneration: in.Plan.Generation, ConfigMapName: in.Plan.Target.Name,
 		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt,
@@ -311,7 +311,7 @@ func seconds(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
 }
 
-// Kept reduces a status to the fields that Compute and its Events need. Keeper caches it for each
+// Kept reduces a status to the fields that StatusOf and its Events need. Keeper caches it for each
 // Watcher.
 func Kept(s watchv1.WatcherStatus) watchv1.WatcherStatus {
 	kept := watchv1.WatcherStatus{

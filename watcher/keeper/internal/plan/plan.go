@@ -31,8 +31,8 @@ type Compiler struct {
 	key string
 }
 
-// New returns a compiler that writes annotations for a grammar.
-func New(grammar *annotation.Grammar) *Compiler {
+// NewCompiler returns a compiler that writes annotations for a grammar.
+func NewCompiler(grammar *annotation.Grammar) *Compiler {
 	return &Compiler{grammar: grammar, key: grammar.Keys()[0]}
 }
 
@@ -55,11 +55,11 @@ type Plan struct {
 	Sources []keystate.Spec
 	// Expect has the rules by key, shared with the Watcher.
 	Expect map[string][]watchv1.Rule
-	// Static is the number of static keys, and StaticSHA256 a digest over them.
+	// Static is the number of static keys, and StaticSHA256 a hash over them.
 	Static       int
-	StaticSHA256 Digest
-	// Digest is the digest of the applied object, and Fields the digest of its field names.
-	Digest, Fields Digest
+	StaticSHA256 Hash
+	// Hash is the hash of the applied object, and Fields the hash of its field names.
+	Hash, Fields Hash
 	// Sidecar is the sidecar for pods (nil if there is none).
 	Sidecar *Sidecar
 	// Problem prevents the apply (nil if there is none).
@@ -110,20 +110,20 @@ type Problem struct {
 // object, or conflicts if the object exists.
 const absent = 1
 
-// Body returns the request body that applies a Watcher, and the plan's digest. The apply conflicts unless
+// Body returns the request body that applies a Watcher, and the plan's hash. The apply conflicts unless
 // the ConfigMap has this version (0: does not exist).
-func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Digest, error) {
-	o, digest := c.object(w)
+func (c *Compiler) Body(w *watchv1.Watcher, version uint64) ([]byte, Hash, error) {
+	o, hash := c.object(w)
 	o.WithResourceVersion(strconv.FormatUint(cmp.Or(version, absent), 10))
 	body, err := json.Marshal(o)
 	if err != nil {
-		return nil, Digest{}, fmt.Errorf("encode ConfigMap %s/%s: %w", w.Namespace, w.ConfigMapName(), err)
+		return nil, Hash{}, fmt.Errorf("encode ConfigMap %s/%s: %w", w.Namespace, w.ConfigMapName(), err)
 	}
-	return body, digest, nil
+	return body, hash, nil
 }
 
-// object returns the object to apply and its digest. It shares the static data with the Watcher.
-func (c *Compiler) object(w *watchv1.Watcher) (*applycore.ConfigMapApplyConfiguration, Digest) {
+// object returns the object to apply and its hash. It shares the static data with the Watcher.
+func (c *Compiler) object(w *watchv1.Watcher) (*applycore.ConfigMapApplyConfiguration, Hash) {
 	o := applycore.ConfigMap(w.ConfigMapName(), w.Namespace).
 		WithLabels(map[string]string{watchv1.WatcherLabel: watchv1.LabelValue(w.Name)}).
 		WithAnnotations(w.AnnotationsFor(c.key))
@@ -133,13 +133,13 @@ func (c *Compiler) object(w *watchv1.Watcher) (*applycore.ConfigMapApplyConfigur
 		o.WithOwnerReferences(applymeta.OwnerReference().WithAPIVersion(watchv1.GroupVersion().String()).
 			WithKind(watchv1.Kind).WithName(w.Name).WithUID(w.UID).WithController(true).WithBlockOwnerDeletion(true))
 	}
-	digest := DigestOf(o)
-	return o.WithAnnotations(map[string]string{watchv1.AppliedAnnotation: digest.String()}), digest
+	hash := HashOf(o)
+	return o.WithAnnotations(map[string]string{watchv1.AppliedAnnotation: hash.String()}), hash
 }
 
 // Compile compiles a Watcher.
 func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
-	o, digest := c.object(w)
+	o, hash := c.object(w)
 	p := &Plan{
 		Watcher: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID,
 		Generation: w.Generation, Created: w.CreationTimestamp.Time,
@@ -147,8 +147,8 @@ func (c *Compiler) Compile(w *watchv1.Watcher) *Plan {
 		Suspended:    w.Spec.Suspend,
 		CurlNow:      w.Now(c.key),
 		Static:       len(o.Data) + len(o.BinaryData),
-		StaticSHA256: DigestOf(o.Data, o.BinaryData),
-		Digest:       digest,
+		StaticSHA256: HashOf(o.Data, o.BinaryData),
+		Hash:         hash,
 		Fields:       fields(o),
 	}
 	p.Problem = tooLarge(w)
@@ -211,8 +211,8 @@ func tooLarge(w *watchv1.Watcher) *Problem {
 		maxStaticBytes)}
 }
 
-// fields returns the digest of the names of the applied fields.
-func fields(o *applycore.ConfigMapApplyConfiguration) Digest {
+// fields returns the hash of the names of the applied fields.
+func fields(o *applycore.ConfigMapApplyConfiguration) Hash {
 	owners := map[string]bool{}
 	for _, owner := range o.OwnerReferences {
 		owners[string(*owner.UID)] = true
@@ -220,5 +220,5 @@ func fields(o *applycore.ConfigMapApplyConfiguration) Digest {
 	return Fields{
 		Data: maps.Keys(o.Data), BinaryData: maps.Keys(o.BinaryData), Labels: maps.Keys(o.Labels),
 		Annotations: maps.Keys(o.Annotations), Owners: maps.Keys(owners),
-	}.Digest()
+	}.Hash()
 }

@@ -27,7 +27,7 @@ func compiler() *plan.Compiler {
 	GinkgoHelper()
 	grammar, err := annotation.New(annotation.Defaults())
 	Expect(err).NotTo(HaveOccurred())
-	return plan.New(grammar)
+	return plan.NewCompiler(grammar)
 }
 
 // watcher returns a Watcher with two sources and a static key, after a change.
@@ -58,9 +58,9 @@ func compiled(change ...func(*watchv1.Watcher)) *plan.Plan {
 // applied returns the body that is applied to a version of the ConfigMap.
 func applied(version uint64, change ...func(*watchv1.Watcher)) *corev1.ConfigMap {
 	GinkgoHelper()
-	body, digest, err := compiler().Body(watcher(change...), version)
+	body, hash, err := compiler().Body(watcher(change...), version)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(digest).To(Equal(compiled(change...).Digest))
+	Expect(hash).To(Equal(compiled(change...).Hash))
 	cm := &corev1.ConfigMap{}
 	Expect(json.Unmarshal(body, cm)).To(Succeed())
 	return cm
@@ -102,7 +102,7 @@ var _ = Describe("Compiling a Watcher", func() {
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-me-that", "a=https://a.example.com/x?y=z b=b.example.com"))
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-refresh", "10m"))
 		Expect(asked).To(HaveKeyWithValue("x-kv8s.io/curl-sha256", "a="+sum))
-		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Digest.String()))
+		Expect(asked).To(HaveKeyWithValue(watchv1.AppliedAnnotation, p.Hash.String()))
 		Expect(asked).To(HaveLen(4))
 		Expect(p.Sources).To(Equal([]keystate.Spec{
 			{Key: "a", URL: "https://a.example.com/x?y=z", SHA256: sum, Refresh: 10 * time.Minute},
@@ -173,7 +173,7 @@ var _ = DescribeTable("A change of a Watcher changes the applied object", func(c
 	fieldsToo bool,
 ) {
 	before, after := compiled(), compiled(change)
-	Expect(after.Digest).NotTo(Equal(before.Digest))
+	Expect(after.Hash).NotTo(Equal(before.Hash))
 	if fieldsToo {
 		Expect(after.Fields).NotTo(Equal(before.Fields))
 	} else {
@@ -211,11 +211,11 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 		watchv1.ReasonInvalidSource, "b"),
 )
 
-var _ = It("A digest is parsed only from valid text", func() {
-	digest := compiled().Digest
-	Expect(plan.ParseDigest(digest.String())).To(Equal(digest))
-	for _, text := range []string{"", "none", digest.String() + "00", digest.String() + "0", digest.String()[2:]} {
-		Expect(plan.ParseDigest(text)).To(BeZero(), text)
+var _ = It("A hash is parsed only from valid text", func() {
+	hash := compiled().Hash
+	Expect(plan.ParseHash(hash.String())).To(Equal(hash))
+	for _, text := range []string{"", "none", hash.String() + "00", hash.String() + "0", hash.String()[2:]} {
+		Expect(plan.ParseHash(text)).To(BeZero(), text)
 	}
 })
 

@@ -25,7 +25,7 @@ import (
 // shown returns the status of a Watcher whose ConfigMap has these annotations, and whose source has these rules.
 func shown(annotations map[string]string, rules ...watchv1.Rule) watchv1.WatcherStatus {
 	GinkgoHelper()
-	return plan.Compute(plan.Input{
+	return plan.StatusOf(plan.Input{
 		Plan:    &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target:  compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
 		Applied: true, Now: time.Now(),
@@ -162,7 +162,7 @@ const (
 // The table of package keystate has the states of keys.
 var _ = DescribeTable("The conditions of a Watcher",
 	func(in plan.Input, conditions, fetched string) {
-		s := plan.Compute(in)
+		s := plan.StatusOf(in)
 		Expect(summary(s)).To(Equal(conditions))
 		Expect(s.Fetched).To(Equal(fetched))
 		Expect(s.ObservedGeneration).To(Equal(int64(3)))
@@ -224,15 +224,15 @@ var _ = DescribeTable("The conditions of a Watcher",
 var _ = Describe("The status of a Watcher", func() {
 	It("stays the same while nothing changes", func() {
 		in := one(failing(written(), "BadStatus"))
-		before := plan.Compute(in)
+		before := plan.StatusOf(in)
 		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
-		Expect(plan.Compute(in)).To(Equal(before))
+		Expect(plan.StatusOf(in)).To(Equal(before))
 	})
 
-	It("has a digest that tells keeper whether to write it", func() {
+	It("has a hash that tells keeper whether to write it", func() {
 		in := one(failing(written(), "BadStatus"))
-		before := plan.Compute(in)
-		Expect(plan.DigestOf(*before.DeepCopy())).To(Equal(plan.DigestOf(before)))
+		before := plan.StatusOf(in)
+		Expect(plan.HashOf(*before.DeepCopy())).To(Equal(plan.HashOf(before)))
 		for _, change := range []func(*watchv1.WatcherStatus){
 			func(s *watchv1.WatcherStatus) { s.ObservedGeneration++ },
 			func(s *watchv1.WatcherStatus) { s.Sources[0].Attempts++ },
@@ -243,51 +243,51 @@ var _ = Describe("The status of a Watcher", func() {
 		} {
 			after := *before.DeepCopy()
 			change(&after)
-			Expect(plan.DigestOf(after)).NotTo(Equal(plan.DigestOf(before)))
+			Expect(plan.HashOf(after)).NotTo(Equal(plan.HashOf(before)))
 		}
 	})
 
 	It("keeps the known state of its sidecar until the namespaces are listed", func() {
 		in := input(nil, withSidecar)
-		before := plan.Compute(in)
+		before := plan.StatusOf(in)
 		in.Previous, in.InjectionKnown, in.NotInjected = plan.Kept(before), false, nil
-		Expect(plan.Compute(in)).To(Equal(before))
+		Expect(plan.StatusOf(in)).To(Equal(before))
 	})
 
 	It("keeps the transition time while only the reason changes", func() {
 		in := one(failing(status.Entry{}, "Timeout"))
-		in.Previous = plan.Kept(plan.Compute(in))
+		in.Previous = plan.Kept(plan.StatusOf(in))
 		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
-		fresh := meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh)
+		fresh := meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.Reason).To(Equal("BadStatus"))
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(time.Hour)))
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		fresh = meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh)
+		fresh = meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("records when the content changed, by its digest", func() {
 		in := one(written())
-		in.Previous = plan.Kept(plan.Compute(in))
+		in.Previous = plan.Kept(plan.StatusOf(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
 		in.Now = in.Now.Add(time.Hour)
 		other := written()
 		other.SHA256 = strings.Repeat("cd", 32)
 		in.Target = holding(map[string]status.Entry{"a": other})
-		s := plan.Compute(in)
+		s := plan.StatusOf(in)
 		Expect(s.ContentSHA256).NotTo(Equal(in.Previous.ContentSHA256))
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("changes its content digest with static data, once that is applied", func() {
 		in := one(written())
-		before := plan.Compute(in)
+		before := plan.StatusOf(in)
 		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
-		in.Plan.StaticSHA256, in.Applied = plan.DigestOf("other"), false
-		Expect(plan.Compute(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
+		in.Plan.StaticSHA256, in.Applied = plan.HashOf("other"), false
+		Expect(plan.StatusOf(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
 			HaveField("ChangedAt", before.ChangedAt)))
 		in.Applied = true
-		Expect(plan.Compute(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
+		Expect(plan.StatusOf(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
 	It("counts pods if there are any or may be any", func() {
@@ -295,7 +295,7 @@ var _ = Describe("The status of a Watcher", func() {
 		pods := func(count *plan.Count, change ...func(*plan.Input)) *watchv1.PodsStatus {
 			in := input(nil, change...)
 			in.Pods = count
-			return plan.Compute(in).Pods
+			return plan.StatusOf(in).Pods
 		}
 		Expect(pods(nil, withSidecar)).To(BeNil())
 		Expect(pods(none)).To(BeNil())
@@ -306,7 +306,7 @@ var _ = Describe("The status of a Watcher", func() {
 	It("keeps the input of the next Events", func() {
 		in := one(failing(status.Entry{}, "Timeout"), withSidecar)
 		in.Pods = &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
-		s := plan.Compute(in)
+		s := plan.StatusOf(in)
 		kept := plan.Kept(s)
 		Expect(kept.Pods).To(Equal(s.Pods))
 		for i, c := range s.Conditions {
@@ -317,14 +317,14 @@ var _ = Describe("The status of a Watcher", func() {
 			Expect(kept.Conditions[i]).To(Equal(c))
 		}
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		Expect(plan.Kept(plan.Compute(in)).Conditions).To(ContainElement(And(HaveField("Type",
+		Expect(plan.Kept(plan.StatusOf(in)).Conditions).To(ContainElement(And(HaveField("Type",
 			watchv1.ConditionFresh), HaveField("Message", ""))))
 	})
 
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url})
-		Expect(plan.Compute(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
+		Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
 			"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#6]"))
 	})
 
@@ -334,7 +334,7 @@ var _ = Describe("The status of a Watcher", func() {
 		e.Explanation = &status.Explanation{
 			HTTPStatus: 404, Message: "example.com responded with 404", NextTry: began.Add(59 * time.Minute),
 		}
-		s := plan.Compute(one(e))
+		s := plan.StatusOf(one(e))
 		for _, c := range s.Conditions {
 			Expect(c.Message).To(Equal("key a: example.com responded with 404, since 2026-11-22T12:00:00Z, " +
 				"gave up after 6 attempts, next try at 12:59 UTC " +
@@ -350,15 +350,15 @@ var _ = Describe("The status of a Watcher", func() {
 		in := input(nil, func(in *plan.Input) {
 			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
 		})
-		Expect(plan.Compute(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
+		Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
 	})
 
 	It("has the value of curl-now once that is applied", func() {
 		in := input(nil, func(in *plan.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
 		in.Previous = plan.Kept(in.Previous)
-		Expect(plan.Compute(in).LastHandledReconcileAt).To(Equal("yesterday"))
+		Expect(plan.StatusOf(in).LastHandledReconcileAt).To(Equal("yesterday"))
 		in.Applied = true
-		Expect(plan.Compute(in).LastHandledReconcileAt).To(Equal("today"))
+		Expect(plan.StatusOf(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
 	It("lists all failing keys in a message of limited length", func() {
@@ -370,7 +370,7 @@ var _ = Describe("The status of a Watcher", func() {
 			entries[key] = failing(status.Entry{}, "Timeout")
 		}
 		in.Target = holding(entries)
-		message := meta.FindStatusCondition(plan.Compute(in).Conditions, watchv1.ConditionFresh).Message
+		message := meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 800)))
 		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key +
 			": Timeout, since 2026-11-22T12:00:00Z " +
@@ -379,16 +379,16 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("shows each source's content and failure", func() {
-		s := plan.Compute(one(failing(written(), "BadStatus")))
+		s := plan.StatusOf(one(failing(written(), "BadStatus")))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
 		undated := written()
 		undated.ChangedAt = time.Time{}
-		s = plan.Compute(one(undated))
+		s = plan.StatusOf(one(undated))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
-		s = plan.Compute(one(status.Entry{URL: url}))
+		s = plan.StatusOf(one(status.Entry{URL: url}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Pending}}))
 	})
 })

@@ -28,10 +28,10 @@ type Target struct {
 	Label string
 	// Controller is its controlling owner, if any.
 	Controller metav1.OwnerReference
-	// Digest is the digest of the object that keeper last applied.
-	Digest Digest
-	// Fields is the digest of the fields that keeper owns, as in Plan (zero: none).
-	Fields Digest
+	// Hash is the hash of the object that keeper last applied.
+	Hash Hash
+	// Fields is the hash of the fields that keeper owns, as in Plan (zero: none).
+	Fields Hash
 	// Other is the newest field manager other than keeper and the writer.
 	Other string
 	// Entries has the entries of the status annotation, Others the annotation that asked for each key of another
@@ -46,7 +46,7 @@ func (c *Compiler) Target(m *metav1.PartialObjectMetadata) *Target {
 	shown := keystate.Read(c.grammar, &m.ObjectMeta)
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
-		Digest:  ParseDigest(m.Annotations[watchv1.AppliedAnnotation]),
+		Hash:    ParseHash(m.Annotations[watchv1.AppliedAnnotation]),
 		Entries: annotated.EntriesOf(shown.Status, nil), Others: shown.Others.Askers(),
 		Owners: shown.Owners.Only(shown.Concerns),
 	}
@@ -89,16 +89,16 @@ type owned struct {
 	} `json:"f:metadata"`
 }
 
-// fieldsOf returns the digest of the fields of one entry of managedFields.
-func fieldsOf(entry metav1.ManagedFieldsEntry) Digest {
+// fieldsOf returns the hash of the fields of one entry of managedFields.
+func fieldsOf(entry metav1.ManagedFieldsEntry) Hash {
 	var o owned
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &o); err != nil {
-		return Digest{} // as if keeper owned nothing, so it applies again
+		return Hash{} // as if keeper owned nothing, so it applies again
 	}
 	return Fields{
 		Data: o.Data.Names(), BinaryData: o.BinaryData.Names(), Labels: o.Metadata.Labels.Names(),
 		Annotations: o.Metadata.Annotations.Names(), Owners: slices.Values(uids(o.Metadata.Owners)),
-	}.Digest()
+	}.Hash()
 }
 
 // uids returns the uids of owner references, which are named k:{"uid":"…"}.
@@ -115,34 +115,34 @@ func uids(fields map[string]json.RawMessage) (found []string) {
 	return found
 }
 
-// Digest replaces text that is only compared, which saves memory: keeper caches several per Watcher.
-type Digest [16]byte
+// Hash replaces text that is only compared, which saves memory: keeper caches several per Watcher.
+type Hash [16]byte
 
-// DigestOf returns the digest of a value whose encoding has a stable order.
-func DigestOf(parts ...any) Digest {
+// HashOf returns the hash of a value whose encoding has a stable order.
+func HashOf(parts ...any) Hash {
 	sum := sha256.New()
 	if err := json.NewEncoder(sum).Encode(parts); err != nil {
-		return Digest{} // impossible for maps, text and times
+		return Hash{} // impossible for maps, text and times
 	}
-	return Digest(sum.Sum(nil)[:len(Digest{})])
+	return Hash(sum.Sum(nil)[:len(Hash{})])
 }
 
 // Fields are the names of the fields of a ConfigMap, by section.
 type Fields struct{ Data, BinaryData, Labels, Annotations, Owners iter.Seq[string] }
 
-// Digest returns the digest of the sets of names.
-func (f Fields) Digest() Digest {
-	return DigestOf(slices.Sorted(f.Data), slices.Sorted(f.BinaryData), slices.Sorted(f.Labels),
+// Hash returns the hash of the sets of names.
+func (f Fields) Hash() Hash {
+	return HashOf(slices.Sorted(f.Data), slices.Sorted(f.BinaryData), slices.Sorted(f.Labels),
 		slices.Sorted(f.Annotations), slices.Sorted(f.Owners))
 }
 
-// ParseDigest parses a digest (zero if the text is invalid).
-func ParseDigest(text string) (d Digest) {
+// ParseHash parses a hash (zero if the text is invalid).
+func ParseHash(text string) (d Hash) {
 	if raw, err := hex.DecodeString(text); err == nil && len(raw) == len(d) {
-		d = Digest(raw)
+		d = Hash(raw)
 	}
 	return d
 }
 
-// String returns the digest in hexadecimal.
-func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+// String returns the hash in hexadecimal.
+func (d Hash) String() string { return hex.EncodeToString(d[:]) }

@@ -36,11 +36,13 @@ const (
 	minSpread = 3
 	// ifIntended is the advice in case the removals are intended.
 	ifIntended = " or start the watcher with --max-removals=0 until they are removed"
+	// stoppedLine limits the rate of log lines about stopped removals.
+	stoppedLine = "stopped_removals"
 )
 
-// removalLimiter stops removals if their number suggests a mistake. It counts them in the objects,
-// so a restarted watcher decides the same.
-type removalLimiter struct {
+// brake stops removals if their number suggests a mistake. It counts them in the objects, so a restarted watcher
+// decides the same.
+type brake struct {
 	limit MaxRemovals
 	clock clock.PassiveClock
 	// each visits all objects.
@@ -85,28 +87,28 @@ func (t tally) overLimits(limit MaxRemovals) bool {
 // check drops the removals of a plan if the namespace, or too many namespaces, remove too many keys.
 // It drops all of them, because nothing shows which ones are intended. New removals wait for the next
 // count. It returns the time until the next check.
-func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time.Duration) {
-	if o == nil || r.limit.Keys == 0 {
+func (b *brake) check(o *annotated.Object, todo *plan.Plan) (again time.Duration) {
+	if o == nil || b.limit.Keys == 0 {
 		return 0
 	}
-	unsent := r.unsent(o)
-	if unsent == 0 && r.stopped == 0 {
+	unsent := b.unsent(o)
+	if unsent == 0 && b.stopped == 0 {
 		return 0
 	}
-	interval := min(max(countInterval, countShare*r.took), removalWindow)
-	if now := r.clock.Now(); now.Sub(r.countedAt) >= interval {
-		r.count(now)
-		r.took = r.clock.Since(now)
+	interval := min(max(countInterval, countShare*b.took), removalWindow)
+	if now := b.clock.Now(); now.Sub(b.countedAt) >= interval {
+		b.count(now)
+		b.took = b.clock.Since(now)
 	}
 	switch {
 	case unsent == 0:
 		return 0
-	case o.SeenAt.After(r.countedAt):
+	case o.SeenAt.After(b.countedAt):
 		todo.Remove = nil
 		return interval
-	case !r.everywhere && !r.tallies[o.Namespace].overLimits(r.limit):
+	case !b.everywhere && !b.tallies[o.Namespace].overLimits(b.limit):
 		return 0
-	case !r.everywhere:
+	case !b.everywhere:
 		todo.Notices = append(todo.Notices, plan.Notice{
 			Reason: failure.ReasonTooManyRemovals, Occurrence: o.Namespace,
 			Note: "keys that are no longer asked for are kept: namespace " + o.Namespace + " removes too many at once",
@@ -117,62 +119,62 @@ func (r *removalLimiter) check(o *annotated.Object, todo *plan.Plan) (again time
 }
 
 // record records that the writer is asked to remove the removable keys of an object.
-func (r *removalLimiter) record(o *annotated.Object) {
-	if keys := r.unsent(o); r.limit.Keys > 0 && keys > 0 { // else repeated requests would pile up
-		r.recent = append(r.recent, removals{o.Namespace, r.clock.Now(), keys})
+func (b *brake) record(o *annotated.Object) {
+	if keys := b.unsent(o); b.limit.Keys > 0 && keys > 0 { // else repeated requests would pile up
+		b.recent = append(b.recent, removals{o.Namespace, b.clock.Now(), keys})
 	}
 }
 
 // count counts the keys of all objects by namespace.
-func (r *removalLimiter) count(now time.Time) {
-	before := *r
-	r.recent = slices.DeleteFunc(r.recent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
-	r.tallies, r.countedAt, r.stopped = map[string]tally{}, now, 0
-	for _, s := range r.recent {
-		t := r.tallies[s.namespace]
-		r.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
+func (b *brake) count(now time.Time) {
+	before := *b
+	b.recent = slices.DeleteFunc(b.recent, func(s removals) bool { return now.Sub(s.at) > removalWindow })
+	b.tallies, b.countedAt, b.stopped = map[string]tally{}, now, 0
+	for _, s := range b.recent {
+		t := b.tallies[s.namespace]
+		b.tallies[s.namespace] = tally{t.keys + s.keys, t.removals + s.keys, 0}
 	}
-	r.each(func(o *annotated.Object) {
+	b.each(func(o *annotated.Object) {
 		// keys counts what the object requests or has.
-		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), r.unsent(o); keys > 0 {
-			t := r.tallies[o.Namespace]
-			r.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
+		if keys, due := max(len(o.Request.Pairs), o.Status.Len()), b.unsent(o); keys > 0 {
+			t := b.tallies[o.Namespace]
+			b.tallies[o.Namespace] = tally{t.keys + keys, t.removals + due, t.due + due}
 		}
 	})
 	sum, spread := tally{}, 0
-	for namespace, t := range r.tallies {
+	for namespace, t := range b.tallies {
 		sum = tally{sum.keys + t.keys, sum.removals + t.removals, sum.due + t.due}
-		if t.exceeds(r.limit.Percent) {
+		if t.exceeds(b.limit.Percent) {
 			spread++
 		}
-		if !t.overLimits(r.limit) {
+		if !t.overLimits(b.limit) {
 			continue
 		}
-		r.stopped += t.due
-		if !before.tallies[namespace].overLimits(r.limit) {
-			r.lines.Line(zerolog.ErrorLevel, stoppedLine).
+		b.stopped += t.due
+		if !before.tallies[namespace].overLimits(b.limit) {
+			b.lines.Line(zerolog.ErrorLevel, stoppedLine).
 				Str("namespace", namespace).Int("removals", t.removals).Int("keys", t.keys).
 				Msg("refusing to remove so many keys of a namespace at once: check its annotations," + ifIntended)
 		}
 	}
-	r.everywhere = spread >= minSpread && spread*100 > len(r.tallies)*r.limit.Percent && sum.removals > r.limit.Keys
-	if r.everywhere {
-		r.stopped = sum.due
+	b.everywhere = spread >= minSpread && spread*100 > len(b.tallies)*b.limit.Percent && sum.removals > b.limit.Keys
+	if b.everywhere {
+		b.stopped = sum.due
 	}
-	r.gauge.Set(float64(r.stopped))
+	b.gauge.Set(float64(b.stopped))
 	switch {
-	case r.everywhere && !before.everywhere:
-		r.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
+	case b.everywhere && !before.everywhere:
+		b.log.Error().Int("namespaces", spread).Int("removals", sum.removals).Int("keys", sum.keys).
 			Msg("refusing to remove keys in so many namespaces at once: check what dropped their annotations," + ifIntended)
-	case r.stopped == 0 && before.stopped > 0:
-		r.log.Info().Msg("no removals are stopped any more")
+	case b.stopped == 0 && before.stopped > 0:
+		b.log.Info().Msg("no removals are stopped any more")
 	}
 }
 
 // unsent returns the number of removable keys that the writer was not asked to remove yet. A key is ours
 // according to managedFields, or to the status without managedFields.
-func (r *removalLimiter) unsent(o *annotated.Object) (keys int) {
-	requested := r.requested(o)
+func (b *brake) unsent(o *annotated.Object) (keys int) {
+	requested := b.requested(o)
 	for _, key := range plan.Orphans(o) {
 		owner := o.Owner(key).State
 		ours := owner == annotation.Ours || owner == annotation.Unknown && o.Status.Of(key).HasBody()
