@@ -124,8 +124,9 @@ func hidden(h http.Header, name string) []string {
 	return nil
 }
 
-// contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4).
-var contentRange = regexp.MustCompile(`^(?i:bytes) [0-9]+-[0-9]+/([0-9]+)$`)
+// contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4). Many servers write an
+// equals sign, as in Range.
+var contentRange = regexp.MustCompile(`^(?i:bytes)[ =]+[0-9]+-[0-9]+/([0-9]+)$`)
 
 // isWhole reports whether the headers that package http does not read announce a whole file of that size, since some
 // caches send the part or parts of a file that another client has requested as a 200. It reads a hidden

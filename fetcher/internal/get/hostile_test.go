@@ -211,6 +211,8 @@ func hostileBodies() []hostile {
 		fails("endless body, slow", failure.Timeout, 0, slowly(ok+"\r\n")),
 		fails("truncated body", failure.BadResponse, 0, say(ok+length(100)+secret)),
 		fails("start of file, as a 200", failure.BadResponse, 0, say(ok+"Content-Range: bytes 0-4/6\r\n"+length(5)+"hello")),
+		fails("start of file, as a 200, with an equals sign", failure.BadResponse, 0,
+			say(ok+"Content-Range: bytes=0-4/6\r\n"+length(5)+"hello")),
 		fails("end of file, as a 200", failure.BadResponse, 0, say(ok+"Content-Range: bytes 1-5/6\r\n"+length(5)+"ello!")),
 		fails("end of file, in chunks", failure.BadResponse, 0,
 			say(chunked[:len(chunked)-2]+"content-range: Bytes 1-5/6\r\n\r\n"+chunk("ello!")+chunk(""))),
