@@ -71,7 +71,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 	})
 	defer context.AfterFunc(ctx, slots.Stop)()
 	rt.Started()
-	err = pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+	pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 		Stream:      pipeline.Requests,
 		Consumer:    pipeline.FetcherConsumer,
 		Concurrency: cfg.Throttle.Slots,
@@ -79,7 +79,7 @@ func Run(ctx context.Context, rt *process.Runtime, cfg Config) error {
 		Observe:     handler.Observe,
 	}, timed(clock, handler.Handle))
 	slots.Stop() // waits for started keys
-	return err
+	return nil
 }
 
 // timed delays handling until the broker's time is known.

@@ -54,16 +54,15 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 	state := rt.ConsumerHealth("results")
 	rt.Started()
 
-	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
-	defer stop()
 	group.Go(func() { breaking.Run(ctx) })
 	group.Go(func() { signatures.Run(ctx, reload.Report(rt.Log)) })
-	return pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
+	pipeline.Consume(ctx, rt.JetStream, pipeline.ConsumeOptions{
 		Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
 		Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,
 	}, applier.Handle)
+	return nil
 }
 
 func newApplier(c Config, d apply.Deps) (*apply.Applier, error) {

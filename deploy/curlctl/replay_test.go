@@ -57,7 +57,7 @@ var _ = Describe("replay", func() {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
+			pipeline.Consume(ctx, w.js, pipeline.ConsumeOptions{
 				Stream: pipeline.Results, Consumer: pipeline.WriterConsumer, Concurrency: 8,
 			}, func(context.Context, *pipeline.Delivery) pipeline.Disposition { return pipeline.Ack() })
 		}()

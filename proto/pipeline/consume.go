@@ -18,7 +18,7 @@ import (
 type ConsumeOptions struct {
 	// Stream and Consumer to read from. They may be created later.
 	Stream, Consumer string
-	// Concurrency is the maximum number of messages handled at a time. Up to 16 more, with up to 16
+	// Concurrency is the maximum number of messages handled at a time, at least 1. Up to 16 more, with up to 16
 	// MiB, wait in the client's buffer, where AckWait runs too.
 	Concurrency int
 	// MaxBytes limits the total payload of messages handled at a time; 0 means no limit. A larger
@@ -44,26 +44,23 @@ type ConsumeOptions struct {
 // handler's disposition, even after ctx is done. The message of a handler that panics is retried.
 //
 // When ctx is done, Consume stops reading, returns messages that it has not begun at once, waits
-// for the disposition of the others, and returns nil. The context of handle is not cancelled by
-// that, so handle must limit itself.
-func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) error {
-	if o.Concurrency < 1 {
-		return fmt.Errorf("read consumer %s: concurrency is %d but must be at least 1", o.Consumer, o.Concurrency)
-	}
+// for the disposition of the others, and returns. The context of handle is not cancelled by that, so handle must limit
+// itself.
+func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, handle Handler) {
 	c := NewConsumer(js, o, handle)
 	defer c.wait()
 	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
 		began := time.Now()
 		err := c.read(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		c.report(err)
 		if time.Since(began) > reopenMax {
 			wait = reopenFirst
 		}
 		if !sleep(ctx, wait) {
-			return nil
+			return
 		}
 	}
 }

@@ -199,7 +199,7 @@ func observeLoad(ticket *throttle.Ticket, err error) {
 	}
 }
 
-// ruleDetails has the failure ruleDetails of the causes.
+// ruleDetails has the failure details of causes.
 var ruleDetails = map[rule.Cause]v1.FailureDetail{
 	rule.NotCertificates: failure.NotCertificates,
 	rule.BadCertificate:  failure.BadCertificate,

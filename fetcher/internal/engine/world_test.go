@@ -473,7 +473,7 @@ func (f *fetcher) run() (stop func()) {
 		defer close(ended)
 		defer GinkgoRecover()
 		defer context.AfterFunc(ctx, f.slots.Stop)()
-		Expect(pipeline.Consume(ctx, f.js, f.options(), f.Handle)).To(Succeed())
+		pipeline.Consume(ctx, f.js, f.options(), f.Handle)
 		f.slots.Stop()
 	}()
 	stop = sync.OnceFunc(func() { f.drain(); cancel(); <-ended })
