@@ -146,11 +146,12 @@ func (c *Client) Resolve(r Request) Request {
 		return r
 	}
 	r.policy = c.deps.Gate.For(r.Namespace)
-	if u, err := egress.ParseURL(r.URL); err == nil {
-		for i, file := range c.headerFiles {
-			if file != nil {
-				r.grants[i] = file.Value().forHost(r.Namespace, u.Hostname())
-			}
+	for i, file := range c.headerFiles {
+		if file == nil {
+			continue
+		}
+		if u, err := egress.ParseURL(r.URL); err == nil {
+			r.grants[i] = file.Value().forHost(r.Namespace, u.Hostname())
 		}
 	}
 	r.Namespace = ""

@@ -2,6 +2,7 @@ package get
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -177,11 +178,16 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 	}
 	var operation *net.OpError
 	// A server that has stopped reading may have responded.
-	if err := write(conn); err != nil && !errors.As(err, &operation) {
+	head := bytes.NewBuffer(make([]byte, 0, 512)) // package http would take 4 KiB
+	err := write(head)
+	if err == nil {
+		_, err = conn.Write(head.Bytes())
+	}
+	if err != nil && !errors.As(err, &operation) {
 		return nil, err
 	}
 	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
-	reader := bufio.NewReaderSize(limited, 4<<10)
+	reader := bufio.NewReaderSize(limited, 2<<10)
 	if _, err := reader.Peek(1); err != nil {
 		return nil, err
 	}
