@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -13,31 +12,6 @@ import (
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
-
-// unacknowledged is a message whose acknowledgement gets lost, like after a kill.
-type unacknowledged struct{ jetstream.Msg }
-
-func (unacknowledged) Ack() error { return nil }
-
-var _ = It("A killed fetcher causes one more GET, whose result is newer than the first", func() {
-	o := serve(says("hello there"))
-	w.publish(w.want(o.URL, every(10*time.Minute)))
-	m := w.next()
-	w.fetcher().handle(unacknowledged{m})
-	Expect(m.Nak()).To(Succeed())
-	w.fetcher().step() // another one takes over
-	// The writer takes one result of each trigger, by its fence.
-	Eventually(func() int {
-		sequences := map[uint64]bool{}
-		for _, r := range w.results() {
-			sequences[r.GetSequence()] = true
-		}
-		return len(sequences)
-	}).Should(Equal(2))
-	Expect(o.gets.Load()).To(BeEquivalentTo(2))
-	Eventually(func() v1.Cause { return w.timer().GetCause() }).Should(Equal(v1.Cause_CAUSE_REFRESH))
-	Eventually(w.pending).Should(BeZero())
-})
 
 var _ = Describe("A broker in trouble", func() {
 	Context("with a full stream of results", func() {

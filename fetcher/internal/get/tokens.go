@@ -23,8 +23,8 @@ const (
 	renewAfter = 10 * time.Second
 	// failFor is how long requests fail after a failure, without another one to the token URL.
 	failFor = time.Second
-	// never is the life of a token that does not expire.
-	never = 100 * 365 * 24 * time.Hour
+	// endless is the life of a token that does not expire.
+	endless = 100 * 365 * 24 * time.Hour
 )
 
 // errNoToken means that the token URL gave no token. Joined causes may contain text of the server.
@@ -147,7 +147,7 @@ func (t *tokens) request(ctx context.Context, c *Client) (string, error) {
 	token, err := t.cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now, life := c.deps.Now(), never
+	now, life := c.deps.Now(), endless
 	if err == nil && !token.Expiry.IsZero() {
 		life = time.Until(token.Expiry)
 	}
