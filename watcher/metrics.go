@@ -2,7 +2,6 @@ package watcher
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -110,18 +109,8 @@ type keys struct {
 	now        func() time.Time
 }
 
-// all returns all objects within their quota. It holds no lock meanwhile.
-func (k keys) all() iter.Seq[*annotated.Object] {
-	return func(yield func(*annotated.Object) bool) {
-		for _, name := range k.objects.Names() {
-			if o := k.object(name); o != nil && !yield(o) {
-				return
-			}
-		}
-	}
-}
-
-// count returns the numbers of invalid objects, of keys by state, of stale keys, and of failing keys by namespace.
+// count returns the numbers of invalid objects, of keys by state, of stale keys, and of failing keys by namespace. It
+// holds no lock.
 func (k keys) count() []map[string]float64 {
 	states, failing := map[string]float64{}, map[string]float64{}
 	invalid, stale := 0., 0.
@@ -129,7 +118,11 @@ func (k keys) count() []map[string]float64 {
 		states[string(state)] = 0
 	}
 	now := k.now()
-	for o := range k.all() {
+	for _, name := range k.objects.Names() {
+		o := k.object(name)
+		if o == nil {
+			continue
+		}
 		if o.Invalid != nil || o.Request.Rejects() {
 			invalid++
 		}

@@ -34,8 +34,6 @@ type Config struct {
 	Election leader.Config
 	// Sidecars means that the admission policies for sidecars are installed.
 	Sidecars bool
-	// Credentials are the settings of the other program.
-	Credentials credentials.Config
 	// Workers is the maximum number of concurrent reconciles.
 	Workers int
 }
@@ -50,7 +48,6 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.Sidecars, "sidecars", false,
 		"watch namespaces and pods with sidecars (only with the admission policies for sidecars)")
 	fs.IntVar(&c.Workers, "workers", DefaultWorkers, "maximum number of concurrent reconciles")
-	c.Credentials.BindFlags(fs)
 	c.Election.BindFlags(fs, name)
 }
 
@@ -62,29 +59,32 @@ func (c *Config) Validate() error {
 	if err := kube.ValidateNamespaces("namespaces", c.Namespaces...); err != nil {
 		return err
 	}
-	if err := c.Credentials.Validate(); err != nil {
-		return err
-	}
 	if c.Workers < 1 {
 		return fmt.Errorf("--workers: %d is less than 1", c.Workers)
 	}
 	return c.Election.Validate()
 }
 
-// Command returns the command line of two programs that have nothing else in common: keeper, and with --credentials the
-// compiler of credentials. They share a binary because each release then has one image less to build, sign and pull.
+// Command returns the command line of two programs that share only flags: keeper, and with --credentials the compiler
+// of credentials. They share a binary because each release then has one image less to build, sign and pull.
 func Command(elect leader.Elect) *cobra.Command {
 	var c Config
+	var compiler credentials.Config
 	c.Election.Elect = elect
-	return process.NewCommand(&cobra.Command{
+	cmd := process.NewCommand(&cobra.Command{
 		Use:   name,
 		Short: "Create a ConfigMap for each Watcher and report its status",
 	}, &c, func(ctx context.Context) error {
+		if err := compiler.Validate(); err != nil {
+			return err
+		}
 		return c.Kube.Run(ctx, &c.Service, name, func(ctx context.Context, rt *process.Runtime, cluster *rest.Config) error {
-			if c.Credentials.Into == "" {
-				return Run(ctx, rt, c, cluster)
+			if compiler.Into != "" {
+				return credentials.Run(ctx, rt, compiler, cluster)
 			}
-			return credentials.Run(ctx, rt, c.Credentials, cluster)
+			return Run(ctx, rt, c, cluster)
 		})
 	})
+	compiler.BindFlags(cmd.Flags())
+	return cmd
 }
