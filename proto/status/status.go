@@ -82,64 +82,68 @@ func Parse(value string) (Status, error) {
 	if len(value) > MaxBytes {
 		return empty, fmt.Errorf("%w: %d bytes, more than %d", ErrMalformed, len(value), MaxBytes)
 	}
-	raw, err := membersOf(value)
+	parsed, err := parse(json.NewDecoder(strings.NewReader(value)))
 	if err != nil {
 		return empty, err
-	}
-	parsed := Status{Keys: make(map[string]Entry, len(raw))}
-	parsed.Problem = parseProblem(raw[ObjectKey])
-	for key, text := range raw {
-		if len(validation.IsConfigMapKey(key)) > 0 {
-			continue
-		}
-		var entry Entry
-		if err := json.Unmarshal(text, &entry); err != nil {
-			return empty, fmt.Errorf("%w: key %s: not an entry", ErrMalformed, key)
-		}
-		if err := entry.check(); err != nil {
-			return empty, fmt.Errorf("%w: key %s: %w", ErrMalformed, key, err)
-		}
-		entry.Error = reason(entry.Error)
-		parsed.Keys[key] = entry.normal()
 	}
 	return parsed, nil
 }
 
-// membersOf returns the members of a JSON object. It stops after MaxEntries, because a user may
-// write any number.
-func membersOf(value string) (map[string]json.RawMessage, error) {
-	malformed := fmt.Errorf("%w: not a JSON object", ErrMalformed)
-	decoder := json.NewDecoder(strings.NewReader(value))
-	members := map[string]json.RawMessage{}
-	switch first, err := decoder.Token(); {
-	case err != nil, first != nil && first != json.Delim('{'):
-		return nil, malformed
-	case first == nil: // null
-		return members, atEnd(decoder, malformed)
+// errNoObject means that the value is not a JSON object.
+var errNoObject = fmt.Errorf("%w: not a JSON object", ErrMalformed)
+
+// parse reads a JSON object, or null. It stops after MaxEntries, because a user may write any number.
+func parse(decoder *json.Decoder) (Status, error) {
+	parsed := Status{Keys: map[string]Entry{}}
+	first, err := decoder.Token()
+	if err != nil || first != nil && first != json.Delim('{') {
+		return parsed, errNoObject
 	}
-	for n := 1; decoder.More(); n++ {
+	for n := 1; first != nil && decoder.More(); n++ {
 		if n > MaxEntries {
-			return nil, fmt.Errorf("%w: more than %d entries", ErrMalformed, MaxEntries)
+			return parsed, fmt.Errorf("%w: more than %d entries", ErrMalformed, MaxEntries)
 		}
 		name, err := decoder.Token()
 		key, isKey := name.(string)
-		var member json.RawMessage
-		if err != nil || !isKey || decoder.Decode(&member) != nil {
-			return nil, malformed
+		if err != nil || !isKey {
+			return parsed, errNoObject
 		}
-		members[key] = member
+		if err := parsed.parseMember(key, decoder); err != nil {
+			return parsed, err
+		}
 	}
-	if _, err := decoder.Token(); err != nil { // the closing brace
-		return nil, malformed
+	if first != nil {
+		if _, err := decoder.Token(); err != nil { // the closing brace
+			return parsed, errNoObject
+		}
 	}
-	return members, atEnd(decoder, malformed)
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) { // anything after the object
+		return parsed, errNoObject
+	}
+	return parsed, nil
 }
 
-// atEnd returns malformed if anything follows the decoded value.
-func atEnd(decoder *json.Decoder, malformed error) error {
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return malformed
+// parseMember reads the value of a key.
+func (s *Status) parseMember(key string, decoder *json.Decoder) error {
+	if len(validation.IsConfigMapKey(key)) > 0 {
+		var text json.RawMessage
+		if decoder.Decode(&text) != nil {
+			return errNoObject
+		}
+		if key == ObjectKey {
+			s.Problem = parseProblem(text)
+		}
+		return nil
 	}
+	var entry Entry
+	if decoder.Decode(&entry) != nil {
+		return fmt.Errorf("%w: key %s: not an entry", ErrMalformed, key)
+	}
+	if err := entry.check(); err != nil {
+		return fmt.Errorf("%w: key %s: %w", ErrMalformed, key, err)
+	}
+	entry.Error = reason(entry.Error)
+	s.Keys[key] = entry.normal()
 	return nil
 }
 
@@ -155,8 +159,7 @@ func reason(text string) string {
 // parseProblem parses the entry of the object, or returns nil.
 func parseProblem(text json.RawMessage) *ObjectProblem {
 	p := new(ObjectProblem)
-	if text == nil || json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) ||
-		len(p.Message) > maxProblemBytes {
+	if json.Unmarshal(text, p) != nil || p.Error == "" || outOfRange(p.Since) || len(p.Message) > maxProblemBytes {
 		return nil
 	}
 	p.Error, p.Since, p.Annotation = reason(p.Error), seconds(p.Since), asker(p.Annotation)
