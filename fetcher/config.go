@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -14,9 +15,9 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	"github.com/kv8s/curl-me-that/fetcher/internal/sharedcall"
 	"github.com/kv8s/curl-me-that/fetcher/internal/throttle"
+	"github.com/kv8s/curl-me-that/proto/budget"
 	"github.com/kv8s/curl-me-that/proto/duration"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
 	"github.com/kv8s/curl-me-that/proto/signature"
 )
 
@@ -147,32 +148,26 @@ const maxTimeout = 20 * time.Second
 // Validate returns the first invalid flag.
 func (c *Config) Validate() error {
 	g, t, e := &c.Get, &c.Throttle, &c.Engine
-	for _, flag := range []struct {
-		name  string
-		valid bool
-		must  string
-	}{
-		{"dial-timeout", c.DialTimeout > 0, positive},
-		{"timeout", g.Timeout > 0 && g.Timeout <= maxTimeout, positive + " and at most " + maxTimeout.String()},
-		{"tls-timeout", g.TLSTimeout > 0, positive},
-		{"header-timeout", g.HeaderTimeout > 0, positive},
-		{"max-body", g.MaxBody > 0, positive},
-		{"concurrency", t.Slots >= 1 && t.Slots <= 4096, "from 1 to 4096"},
-		{"per-host", t.PerHost >= 1, positive},
-		{"namespace-share", t.Share > 0 && t.Share <= 1, "above 0 and at most 1"},
-		{"max-attempts", e.MaxAttempts >= 1, positive},
-		{"retry-base", e.Retry.Base > 0, positive},
-		{"retry-max", e.Retry.Max >= e.Retry.Base, "at least --retry-base"},
-		{"max-retry-after", e.MaxRetryAfter > 0, positive},
-		{"recheck", e.Recheck > 0, positive},
-		{"min-refresh", e.Refresh.Min > 0, positive},
-		{"refresh-jitter", e.Refresh.Jitter >= 0 && e.Refresh.Jitter <= 0.25, "from 0 to 0.25"},
-		{"namespace-result-bytes", e.ResultBytes.Burst >= 0, notNegative},
-		{"namespace-dead-letters", e.DeadLetters.Burst >= 0, notNegative},
-	} {
-		if !flag.valid {
-			return fmt.Errorf("--%s must be %s", flag.name, flag.must)
-		}
+	if err := cmp.Or(
+		process.CheckFlag("dial-timeout", c.DialTimeout > 0, process.Positive),
+		process.CheckFlag("timeout", g.Timeout > 0 && g.Timeout <= maxTimeout, "positive and at most "+maxTimeout.String()),
+		process.CheckFlag("tls-timeout", g.TLSTimeout > 0, process.Positive),
+		process.CheckFlag("header-timeout", g.HeaderTimeout > 0, process.Positive),
+		process.CheckFlag("max-body", g.MaxBody > 0, process.Positive),
+		process.CheckFlag("concurrency", t.Slots >= 1 && t.Slots <= 4096, "from 1 to 4096"),
+		process.CheckFlag("per-host", t.PerHost >= 1, process.Positive),
+		process.CheckFlag("namespace-share", t.Share > 0 && t.Share <= 1, "above 0 and at most 1"),
+		process.CheckFlag("max-attempts", e.MaxAttempts >= 1, process.Positive),
+		process.CheckFlag("retry-base", e.Retry.Base > 0, process.Positive),
+		process.CheckFlag("retry-max", e.Retry.Max >= e.Retry.Base, "at least --retry-base"),
+		process.CheckFlag("max-retry-after", e.MaxRetryAfter > 0, process.Positive),
+		process.CheckFlag("recheck", e.Recheck > 0, process.Positive),
+		process.CheckFlag("min-refresh", e.Refresh.Min > 0, process.Positive),
+		process.CheckFlag("refresh-jitter", e.Refresh.Jitter >= 0 && e.Refresh.Jitter <= 0.25, "from 0 to 0.25"),
+		process.CheckFlag("namespace-result-bytes", e.ResultBytes.Burst >= 0, process.NotNegative),
+		process.CheckFlag("namespace-dead-letters", e.DeadLetters.Burst >= 0, process.NotNegative),
+	); err != nil {
+		return err
 	}
 	if c.Get.Proxy == "" && (c.Egress.ProxyResolves || len(c.Egress.DirectHosts) > 0) {
 		return errors.New("--proxy-resolves and --direct-host need --proxy")
@@ -186,8 +181,6 @@ func (c *Config) Validate() error {
 	_, err := g.ProxyURL()
 	return err
 }
-
-const positive, notNegative = "positive", "zero or more"
 
 const (
 	// envelope is the usual maximum size of a result without its body, in bytes. With a very long URL

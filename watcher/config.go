@@ -1,8 +1,8 @@
 package watcher
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/budget"
 	"github.com/kv8s/curl-me-that/proto/duration"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/quota"
@@ -80,9 +80,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.MaxRemovals.Percent, "max-removals-percent", 20,
 		"maximum share of the keys of a namespace that are removed within a minute, see --max-removals. If a larger "+
 			"share of the namespaces exceeds it, all keep their keys")
-	c.Events.Refill = 500 * time.Second
-	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
-		"Event budget of one namespace, which refills in 500 s (0: no limit)")
+	kube.BindEventBudget(fs, &c.Events)
 	fs.IntVar(&c.Quota.Keys, "namespace-keys", 10_000,
 		"maximum number of keys of one namespace, the oldest ConfigMaps first (0: no maximum)")
 	fs.IntVar(&c.Quota.Refreshes, "namespace-refreshes", 200,
@@ -112,34 +110,24 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("--namespaces: %q is protected. To watch it, remove it from --protected-namespaces", ns)
 		}
 	}
-	switch {
-	case c.Coalesce < 0:
-		return errors.New("--coalesce: the duration is negative")
-	case c.Audit < time.Second:
-		return fmt.Errorf("--audit-interval: %s is shorter than a second", c.Audit)
-	case c.MaxRemovals.Keys < 0:
-		return fmt.Errorf("--max-removals: %d is negative", c.MaxRemovals.Keys)
-	case c.MaxRemovals.Percent < 0 || c.MaxRemovals.Percent > 100:
-		return fmt.Errorf("--max-removals-percent: %d is not between 0 and 100", c.MaxRemovals.Percent)
-	case c.Events.Burst < 0:
-		return fmt.Errorf("--namespace-events: %d is negative", c.Events.Burst)
-	case c.Quota.Keys < 0:
-		return fmt.Errorf("--namespace-keys: %d is negative", c.Quota.Keys)
-	case c.Quota.Refreshes < 0:
-		return fmt.Errorf("--namespace-refreshes: %d is negative", c.Quota.Refreshes)
-	case c.Workers < 1:
-		return fmt.Errorf("--workers: %d is less than 1", c.Workers)
-	}
 	if _, err := signature.LoadSigner(c.SigningKey); err != nil {
 		return fmt.Errorf("--signing-key: %w", err)
 	}
-	if !slices.Contains([]string{manageUpdate, manageCreate, manageOff}, c.ManageStreams) {
-		return fmt.Errorf("--manage-streams: %q is not update, create or off", c.ManageStreams)
-	}
-	if err := c.Streams.Validate(); err != nil {
-		return err
-	}
-	return c.Election.Validate()
+	percent := c.MaxRemovals.Percent
+	managed := slices.Contains([]string{manageUpdate, manageCreate, manageOff}, c.ManageStreams)
+	return cmp.Or(
+		process.CheckFlag("coalesce", c.Coalesce >= 0, process.NotNegative),
+		process.CheckFlag("audit-interval", c.Audit >= time.Second, "at least 1s"),
+		process.CheckFlag("max-removals", c.MaxRemovals.Keys >= 0, process.NotNegative),
+		process.CheckFlag("max-removals-percent", percent >= 0 && percent <= 100, "from 0 to 100"),
+		process.CheckFlag("namespace-events", c.Events.Burst >= 0, process.NotNegative),
+		process.CheckFlag("namespace-keys", c.Quota.Keys >= 0, process.NotNegative),
+		process.CheckFlag("namespace-refreshes", c.Quota.Refreshes >= 0, process.NotNegative),
+		process.CheckFlag("workers", c.Workers >= 1, process.Positive),
+		process.CheckFlag("manage-streams", managed, "update, create or off"),
+		c.Streams.Validate(),
+		c.Election.Validate(),
+	)
 }
 
 // protects reports whether an object is always ignored.

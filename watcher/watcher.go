@@ -19,10 +19,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/budget"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/audit"
@@ -69,7 +69,7 @@ func run(ctx context.Context, rt *process.Runtime, c Config, api *rest.Config, a
 		at.check = min(at.check, at.audit)
 	}
 	metrics := newMetrics(rt.Metrics, c)
-	clients, err := informer.NewClients(metrics.calls.Of(api))
+	clients, err := informer.NewClients(metrics.calls.Counted(api))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}

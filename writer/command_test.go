@@ -14,10 +14,10 @@ func TestCommandRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"concurrency": {[]string{"--concurrency=0"}, "--concurrency: 0 is not between 1 and 1024"},
-		"writes":      {[]string{"--namespace-writes=-1"}, "--namespace-writes: -1 is negative"},
-		"events":      {[]string{"--namespace-events=-1"}, "--namespace-events: -1 is negative"},
-		"write bytes": {[]string{"--namespace-write-bytes=-1"}, "--namespace-write-bytes: -1 is negative"},
+		"concurrency": {[]string{"--concurrency=0"}, "--concurrency must be from 1 to 1024"},
+		"writes":      {[]string{"--namespace-writes=-1"}, "--namespace-writes must be zero or more"},
+		"events":      {[]string{"--namespace-events=-1"}, "--namespace-events must be zero or more"},
+		"write bytes": {[]string{"--namespace-write-bytes=-1"}, "--namespace-write-bytes must be zero or more"},
 		"namespace": {[]string{"--protected-namespaces=Kube_System"}, `--protected-namespaces: "Kube_System" is not ` +
 			`the name of a namespace`},
 		"selector": {[]string{"--selector=a in b"}, `--selector: "a in b" is not a label selector such as ` +

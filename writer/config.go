@@ -3,6 +3,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
+	"github.com/kv8s/curl-me-that/proto/budget"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/signature"
 	"github.com/kv8s/curl-me-that/writer/internal/apply"
 )
@@ -35,9 +36,6 @@ func Command() *cobra.Command {
 			})
 	})
 }
-
-// maxConcurrency is far above what an API server can use.
-const maxConcurrency = 1024
 
 // Config is the configuration of the writer.
 type Config struct {
@@ -67,9 +65,7 @@ func (c *Config) BindFlags(fs *pflag.FlagSet) {
 }
 
 func (c *Config) bindBudgets(fs *pflag.FlagSet) {
-	c.Events.Refill = 500 * time.Second
-	fs.Int64Var(&c.Events.Burst, "namespace-events", 1000,
-		"Event budget of one namespace, which refills in 500 s (0: no limit)")
+	kube.BindEventBudget(fs, &c.Events)
 	c.History.Bytes.Refill = pipeline.HistoryAge
 	fs.Int64Var(&c.History.Bytes.Burst, "namespace-history-bytes", 256<<20,
 		"bytes that one namespace may add to the history in 30 days (0: no limit)")
@@ -84,24 +80,15 @@ func (c *Config) bindBudgets(fs *pflag.FlagSet) {
 
 // Validate returns the first invalid flag as one sentence.
 func (c *Config) Validate() error {
-	if c.Concurrency < 1 || c.Concurrency > maxConcurrency {
-		return fmt.Errorf("--concurrency: %d is not between 1 and %d", c.Concurrency, maxConcurrency)
-	}
-	for _, b := range []struct {
-		flag string
-		budget.Config
-	}{
-		{"namespace-writes", c.Writes},
-		{"namespace-write-bytes", c.WriteBytes},
-		{"namespace-events", c.Events},
-		{"namespace-history-bytes", c.History.Bytes},
-	} {
-		if b.Burst < 0 {
-			return fmt.Errorf("--%s: %d is negative", b.flag, b.Burst)
-		}
-	}
 	if _, err := signature.LoadVerifier(c.TrustedKeys); err != nil {
 		return fmt.Errorf("--trusted-keys: %w", err)
 	}
-	return c.Selection.Validate()
+	return cmp.Or(
+		process.CheckFlag("concurrency", c.Concurrency >= 1 && c.Concurrency <= 1024, "from 1 to 1024"),
+		process.CheckFlag("namespace-writes", c.Writes.Burst >= 0, process.NotNegative),
+		process.CheckFlag("namespace-write-bytes", c.WriteBytes.Burst >= 0, process.NotNegative),
+		process.CheckFlag("namespace-events", c.Events.Burst >= 0, process.NotNegative),
+		process.CheckFlag("namespace-history-bytes", c.History.Bytes.Burst >= 0, process.NotNegative),
+		c.Selection.Validate(),
+	)
 }

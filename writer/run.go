@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/budget"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -28,7 +28,7 @@ import (
 // NATS, and returns nil.
 func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config) error {
 	metrics := newMetrics(rt.Metrics)
-	client, err := apiserver.NewClient(metrics.calls.Of(cluster))
+	client, err := apiserver.NewClient(metrics.calls.Counted(cluster))
 	if err != nil {
 		return fmt.Errorf("start writer: %w", err)
 	}
@@ -101,12 +101,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 
 // measure registers the metrics of the breaker.
 func (m *metrics) measure(b *apiserver.Breaker) {
-	m.own.GaugeFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", func() float64 {
-		if b.Available() {
-			return 1
-		}
-		return 0
-	})
+	m.own.BoolFunc("api_server_available", "Whether the Kubernetes API server is available: 0 or 1.", b.Available)
 	m.own.GaugeFunc("denied_namespaces", "Namespaces in which the writer recently lacked a permission.",
 		func() float64 { return float64(b.Denied()) })
 }

@@ -123,7 +123,7 @@ type Spec struct {
 // SpecOf returns what the annotations of an object request for a key.
 func SpecOf(r annotation.Request, pair annotation.Pair) Spec {
 	spec := Spec{
-		Key: pair.Key, URL: pair.URL, SHA256: r.SHA256[pair.Key], Rules: r.Rules[pair.Key].Digest(),
+		Key: pair.Key, URL: pair.URL, SHA256: r.SHA256[pair.Key], Rules: r.Rules[pair.Key].Hash(),
 		Refresh: r.Interval(pair.Key),
 	}
 	if r.Suspended {
@@ -135,7 +135,7 @@ func SpecOf(r annotation.Request, pair annotation.Pair) Spec {
 // SpecOfWant returns what a want requests for its key.
 func SpecOfWant(w *v1.Want) Spec {
 	return Spec{
-		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.SetOf(w).Digest(),
+		Key: w.GetKey(), URL: w.GetUrl(), SHA256: w.GetSha256(), Rules: rule.SetOf(w).Hash(),
 		Refresh: w.GetRefresh().AsDuration(),
 	}
 }

@@ -134,7 +134,7 @@ const (
 
 // streams returns the required configurations of the streams. All are stored in files.
 func (t Topology) streams() []jetstream.StreamConfig {
-	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.failures()}
+	streams := []jetstream.StreamConfig{t.requests(), t.results(), t.deadLetters()}
 	if t.HistoryBytes > 0 {
 		streams = append(streams, t.history())
 	}
@@ -179,7 +179,7 @@ func (t Topology) results() jetstream.StreamConfig {
 	}
 }
 
-func (t Topology) failures() jetstream.StreamConfig {
+func (t Topology) deadLetters() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:              DeadLetters,
 		Description:       "curl-me-that: dead letters, for replay",

@@ -26,6 +26,20 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// What many flags must be.
+const (
+	Positive    = "positive"
+	NotNegative = "zero or more"
+)
+
+// CheckFlag returns an error about a flag unless it is valid; must says which values are.
+func CheckFlag(name string, valid bool, must string) error {
+	if valid {
+		return nil
+	}
+	return fmt.Errorf("--%s must be %s", name, must)
+}
+
 // Execute runs a command like Run until it returns or a signal ends it, and returns the exit code. The
 // first SIGINT, SIGTERM or SIGHUP cancels the context of the command, which then drains. The second ends
 // the process at once with 128 plus the signal's number.

@@ -192,12 +192,7 @@ func measureBuild(set *metric.Set, name string) {
 // it is established. The part is ready while connected.
 func measureConnection(set *metric.Set, part *HealthPart) *atomic.Pointer[nats.Conn] {
 	conn := new(atomic.Pointer[nats.Conn])
-	set.GaugeFunc("nats_connected", "1 if connected to NATS, else 0.", func() float64 {
-		if part.why() == "" {
-			return 1
-		}
-		return 0
-	})
+	set.BoolFunc("nats_connected", "1 if connected to NATS, else 0.", func() bool { return part.why() == "" })
 	set.CounterFunc("nats_reconnects_total", "Reconnections to NATS.", func() float64 {
 		if nc := conn.Load(); nc != nil {
 			return float64(nc.Stats().Reconnects)

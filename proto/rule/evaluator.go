@@ -14,7 +14,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
-	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/budget"
 )
 
 const (

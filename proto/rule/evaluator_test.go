@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/budget"
 	"github.com/kv8s/curl-me-that/proto/rule"
 )
 
@@ -160,10 +160,10 @@ func TestTheDigestDependsOnEveryExpression(t *testing.T) {
 		{Expect: []string{"b", "a"}},
 		{Expect: []string{"ab"}},
 	} {
-		if seen[s.Digest()] {
+		if seen[s.Hash()] {
 			t.Errorf("%v has the digest of another set", s)
 		}
-		seen[s.Digest()] = true
+		seen[s.Hash()] = true
 	}
 }
 

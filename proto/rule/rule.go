@@ -54,8 +54,8 @@ type Set struct {
 // Empty reports whether there are no expressions.
 func (s Set) Empty() bool { return len(s.Expect) == 0 && s.Select == "" }
 
-// Digest identifies the Expressions. It is empty without any.
-func (s Set) Digest() string {
+// Hash identifies the Expressions. It is empty without any.
+func (s Set) Hash() string {
 	if s.Empty() {
 		return ""
 	}

@@ -152,7 +152,7 @@ func decisive(w *v1.Want) []byte {
 	b = binary.AppendVarint(b, w.GetEpoch())
 	b = binary.AppendVarint(b, w.GetRefresh().GetSeconds())
 	b = binary.AppendVarint(b, int64(w.GetRefresh().GetNanos()))
-	if rules := rule.SetOf(w).Digest(); rules != "" || w.GetHeldSize() != 0 {
+	if rules := rule.SetOf(w).Hash(); rules != "" || w.GetHeldSize() != 0 {
 		b = append(b, rules...)
 		b = binary.AppendVarint(b, w.GetHeldSize())
 	}

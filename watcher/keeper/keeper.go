@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
@@ -42,7 +42,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		return err
 	}
 	metrics := newMetrics(rt.Metrics, c)
-	clients, err := connect(metrics.calls.Of(cluster))
+	clients, err := connect(metrics.calls.Counted(cluster))
 	if err != nil {
 		return fmt.Errorf("use the cluster: %w", err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 // Options select servers and credentials.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/cluster"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/kube"
 )
 
 const (

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"      //nolint:staticcheck // client-go still uses it
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy" //nolint:staticcheck // likewise
 
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/kube"
 )
 
 // A NATS server that accepts a connection and says nothing, or a port that nobody listens on.

@@ -82,7 +82,7 @@ func (s *Schedule) afterResponse(t *trigger, got get.Response, now time.Time, ra
 	case body.GetSha256() != t.due.GetCached().GetSha256():
 		d.outcome = outcomeContent
 		d.result = t.result(now, &v1.Result{Outcome: &v1.Result_Content{Content: &v1.Content{
-			Body: got.Body, Sha256: got.SHA256, Rules: rule.SetOf(t.want).Digest(), Credential: got.Credential,
+			Body: got.Body, Sha256: got.SHA256, Rules: rule.SetOf(t.want).Hash(), Credential: got.Credential,
 		}}})
 	case t.reported() != failure.Unspecified:
 		d.outcome = outcomeRecovered

@@ -171,7 +171,7 @@ var _ = Describe("A want with rules", func() {
 		f.fetch(want)
 		Expect(string(w.lastResult().GetContent().GetBody())).To(Equal("[1]"))
 		Expect(w.lastResult().GetContent().GetSha256()).To(Equal(pipeline.Digest("[1]")))
-		Expect(w.lastResult().GetContent().GetRules()).To(Equal(rule.SetOf(want).Digest()))
+		Expect(w.lastResult().GetContent().GetRules()).To(Equal(rule.SetOf(want).Hash()))
 		results := len(w.results())
 		o.now(says(`{"at":2,"data":{"limits":[1]}}`))
 		f.elapse()

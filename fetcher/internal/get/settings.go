@@ -47,9 +47,9 @@ func (c *Client) settings(kind string, r Request) string {
 	case ofPolicy:
 		parts = []string{r.policy.Text()}
 	case ofTokens:
-		parts = []string{c.deps.Gate.For("").Text(), c.roots.Digest()}
+		parts = []string{c.deps.Gate.For("").Text(), c.roots.Hash()}
 	case ofTrust:
-		parts = []string{c.roots.Digest()}
+		parts = []string{c.roots.Hash()}
 	}
 	if kind != ofPolicy {
 		parts = append(parts, r.grants[0].digest(), r.grants[1].digest())
@@ -80,5 +80,5 @@ func (h *headerEntry) digest() string {
 }
 
 func (h *headerEntry) content() string {
-	return h.text + h.bearer.Digest() + h.secret.Digest() + h.identity.Digest()
+	return h.text + h.bearer.Hash() + h.secret.Hash() + h.identity.Hash()
 }

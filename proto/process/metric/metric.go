@@ -129,6 +129,19 @@ func (s *Set) GaugeFunc(name, help string, value func() float64) {
 	s.add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: s.prefix + name, Help: help}, value), Gauge, name, help)
 }
 
+// BoolFunc is GaugeFunc for a value that is 1 or 0.
+func (s *Set) BoolFunc(name, help string, value func() bool) {
+	s.GaugeFunc(name, help, func() float64 { return Bool(value()) })
+}
+
+// Bool returns 1 or 0.
+func Bool(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // Families creates gauges with at most one label that share one read on each scrape. It returns a map by label value
 // for each family, in the same order. Without a label the key is empty. A missing value has no series.
 func (s *Set) Families(read func() []map[string]float64, families ...Definition) {

@@ -40,7 +40,7 @@ type File[T any] struct {
 	mu      sync.Mutex
 	content [][]byte
 	failure string
-	digest  string
+	hash    string
 }
 
 // Open reads the file at path for the first time. It fails if the file is missing or too large, or
@@ -79,14 +79,14 @@ func (f *File[T]) Value() (value T) {
 	return *f.value.Load()
 }
 
-// Digest identifies the content of the last valid value (empty for a nil File). It may help to guess a short secret.
-func (f *File[T]) Digest() string {
+// Hash identifies the content of the last valid value (empty for a nil File). It may help to guess a short secret.
+func (f *File[T]) Hash() string {
 	if f == nil {
 		return ""
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.digest
+	return f.hash
 }
 
 // poll reports whether there is a new value. It returns each error once per state of the file, not
@@ -113,7 +113,7 @@ func (f *File[T]) poll() (changed bool, err error) {
 	if err != nil {
 		return false, f.once(fmt.Errorf("read %s: %w", f.name(), err))
 	}
-	f.failure, f.digest = "", fmt.Sprintf("%x", sha256.Sum256(bytes.Join(content, []byte{0})))
+	f.failure, f.hash = "", fmt.Sprintf("%x", sha256.Sum256(bytes.Join(content, []byte{0})))
 	f.value.Store(&value)
 	return true, nil
 }

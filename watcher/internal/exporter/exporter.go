@@ -59,7 +59,7 @@ func (e *Exporter) Run(ctx context.Context) {
 		if failing = err != nil; failing {
 			r = reading{}
 		}
-		r.set("up", "", number(!failing))
+		r.set("up", "", metric.Bool(!failing))
 		e.last.Store(&r)
 	}
 	wait.UntilWithContext(ctx, read, e.every)
@@ -135,7 +135,7 @@ func (e *Exporter) stream(ctx context.Context, r reading, name string) error {
 	c := found.CachedInfo()
 	oldest, err := e.oldest(ctx, c, info)
 	r.set("consumer_present", reader, 1)
-	r.set("consumer_paused", reader, number(c.Paused))
+	r.set("consumer_paused", reader, metric.Bool(c.Paused))
 	r.set("backlog_messages", reader, float64(c.NumPending))
 	r.set("in_flight_messages", reader, float64(c.NumAckPending))
 	r.set("in_flight_limit_messages", reader, float64(c.Config.MaxAckPending))
@@ -226,11 +226,4 @@ func currentReplicas(i *jetstream.StreamInfo) float64 {
 		}
 	}
 	return float64(n)
-}
-
-func number(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

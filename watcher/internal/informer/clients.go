@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/kube"
 )
 
 // Clients connect a program to the API server. Watches have their own connections, which can be closed when a watch is

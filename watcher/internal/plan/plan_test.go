@@ -87,7 +87,7 @@ func asking(r annotation.Request) func(*call) { return func(c *call) { c.object.
 
 // ruled adds a rule, and byRules marks a body that meets it.
 func ruled(r *annotation.Request) { r.Rules = map[string]rule.Set{"k": {Expect: []string{"true"}}} }
-func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}.Digest() }
+func byRules(e *status.Entry)     { e.Rules = rule.Set{Expect: []string{"true"}}.Hash() }
 
 // call has an object with one key, k.
 type call struct {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/rule"
 	"github.com/kv8s/curl-me-that/proto/status"
 )
@@ -90,7 +90,7 @@ func Unreadable(epoch int64, seq uint64, at time.Time) Want {
 // RequestHash returns the hash of a want's request, without curl-now and fingerprint.
 func RequestHash(w *v1.Want) (hash [16]byte) {
 	h := sha256.New()
-	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.SetOf(w).Digest()} {
+	for _, s := range []string{w.GetUid(), w.GetUrl(), w.GetSha256(), rule.SetOf(w).Hash()} {
 		_ = binary.Write(h, binary.BigEndian, uint32(len(s)))
 		_, _ = h.Write([]byte(s))
 	}

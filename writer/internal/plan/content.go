@@ -17,7 +17,7 @@ import (
 // content handles a body.
 func (b *builder) content(i Item, c *v1.Content) Decision {
 	key := i.Key.Key
-	rules := rule.SetOf(i.Result.GetWant()).Digest()
+	rules := rule.SetOf(i.Result.GetWant()).Hash()
 	pin := b.object.Request.SHA256[key]
 	offered := pin != "" && pin != c.GetSha256()
 	switch {
@@ -124,7 +124,7 @@ func (b *builder) unmodified(i Item, u *v1.Unmodified) Decision {
 	key := i.Key.Key
 	entry := b.status.Keys[key]
 	if !b.object.asks(i, u.GetSha256()) || entry.SHA256 != u.GetSha256() ||
-		entry.Rules != rule.SetOf(i.Result.GetWant()).Digest() {
+		entry.Rules != rule.SetOf(i.Result.GetWant()).Hash() {
 		return Decision{Outcome: Late}
 	}
 	if !entry.Failing() && entry.URL == i.url() {

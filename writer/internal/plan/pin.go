@@ -19,7 +19,7 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 	case !entry.HasBody():
 		next.URL = i.url()
 	case entry.SHA256 == request.SHA256[i.Key.Key]: // with the former URL or rules, nobody would notice a removed pin
-		next.Rules = request.Rules[i.Key.Key].Digest()
+		next.Rules = request.Rules[i.Key.Key].Hash()
 		if entry.URL != i.url() {
 			next.URL = ""
 		}
@@ -92,7 +92,7 @@ func (b *builder) fillPin(i Item, key string) Decision {
 	value := valueOf(body)
 	next := status.Entry{
 		SHA256: pin, Size: int64(len(body)), ChangedAt: i.observed(), Binary: value.Binary, Fence: entry.Fence,
-		Rules: b.object.Request.Rules[key].Digest(),
+		Rules: b.object.Request.Rules[key].Hash(),
 	}
 	if i.Fence.Newer(next.Fence) {
 		next.Fence = i.Fence

@@ -13,7 +13,7 @@
 package plan
 
 import (
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/kube"
 )
 
 // Value is a body for a key.

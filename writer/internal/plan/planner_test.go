@@ -117,7 +117,7 @@ func ruled(i plan.Item) plan.Item {
 	i.Result = proto.CloneOf(i.Result)
 	i.Result.Want.Expect = []string{"true"}
 	if c := i.Result.GetContent(); c != nil {
-		c.Rules = rule.SetOf(i.Result.GetWant()).Digest()
+		c.Rules = rule.SetOf(i.Result.GetWant()).Hash()
 	}
 	return i
 }
@@ -125,7 +125,7 @@ func ruled(i plan.Item) plan.Item {
 // byRules matches the entry of a body that met that rule.
 func byRules(seq uint64) OmegaMatcher {
 	return And(well("b", seq, ""),
-		HaveKeyWithValue(theKey, HaveField("Rules", rule.Set{Expect: []string{"true"}}.Digest())))
+		HaveKeyWithValue(theKey, HaveField("Rules", rule.Set{Expect: []string{"true"}}.Hash())))
 }
 
 func TestPlan(t *testing.T) {

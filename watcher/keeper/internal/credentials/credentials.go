@@ -25,10 +25,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/kv8s/curl-me-that/proto/budget"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 	"github.com/kv8s/curl-me-that/proto/process/metric"
 )
 
@@ -154,7 +154,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 
 func newTeams(rt *process.Runtime, c Config, cluster *rest.Config) (*teams, error) {
 	metrics := newMetrics(rt.Metrics)
-	client, err := corev1client.NewForConfig(metrics.calls.Of(cluster))
+	client, err := corev1client.NewForConfig(metrics.calls.Counted(cluster))
 	if err != nil {
 		return nil, fmt.Errorf("use the cluster: %w", err)
 	}

@@ -23,10 +23,10 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/budget"
 	"github.com/kv8s/curl-me-that/proto/headerfile"
+	"github.com/kv8s/curl-me-that/proto/kube"
 	"github.com/kv8s/curl-me-that/proto/process"
-	"github.com/kv8s/curl-me-that/proto/process/budget"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
 )
 
 func TestCredentials(t *testing.T) { suitetest.Run(t, "Credentials") }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,7 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/budget"
 )
 
 // Controller is the reporting controller of our Events.
@@ -80,6 +81,12 @@ func (e EventBudget) Take(namespace string) *budget.Shortage {
 			Msg("namespace exceeded its Event budget, Events are delayed or dropped")
 	}
 	return short
+}
+
+// BindEventBudget adds the flag of the Event budget.
+func BindEventBudget(fs *pflag.FlagSet, c *budget.Config) {
+	c.Refill = 500 * time.Second
+	fs.Int64Var(&c.Burst, "namespace-events", 1000, "Event budget of one namespace, which refills in 500 s (0: no limit)")
 }
 
 // Recorder writes Events with core/v1, which accepts the times and counts that kubectl sorts by;

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kv8s/curl-me-that/proto/process/budget"
+	"github.com/kv8s/curl-me-that/proto/budget"
 )
 
 // clock is a clock that tests advance.

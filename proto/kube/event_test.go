@@ -18,7 +18,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/kubetest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/process/kube"
+	"github.com/kv8s/curl-me-that/proto/kube"
 )
 
 func TestKube(t *testing.T) { suitetest.Run(t, "kube") }

@@ -28,27 +28,27 @@ func NewRequestMetrics(set *metric.Set, methods ...string) *RequestMetrics {
 	const name = "rest_client_requests_total"
 	const help = "Requests to the API server, by method and status code. " + noResponse + ": no response."
 	method := metric.Labeled("method", methods...)
-	c := &RequestMetrics{
+	m := &RequestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"code", "method"}),
 		durations: set.Histograms("rest_client_request_duration_seconds",
 			"Time until the response headers from the API server, by method. A watch continues after that.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2, 4, 8, 15, 30}, method),
 	}
-	for _, m := range method.Values {
-		c.requests.WithLabelValues("200", m)
-		c.requests.WithLabelValues(noResponse, m)
+	for _, name := range method.Values {
+		m.requests.WithLabelValues("200", name)
+		m.requests.WithLabelValues(noResponse, name)
 	}
-	set.Add(c.requests, metric.Definition{
+	set.Add(m.requests, metric.Definition{
 		Name: name, Kind: metric.Counter, Help: help,
 		Labels: []metric.Label{{Name: "code", Open: "HTTP status codes, `<error>`"}, method},
 	})
-	return c
+	return m
 }
 
-// Of returns a copy of a configuration whose requests are counted.
-func (c *RequestMetrics) Of(config *rest.Config) *rest.Config {
+// Counted returns a copy of a configuration whose requests are counted.
+func (m *RequestMetrics) Counted(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{RequestMetrics: c, next: next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{RequestMetrics: m, next: next} })
 	return config
 }
 
