@@ -374,7 +374,9 @@ var details = map[v1.FailureDetail]detail{
 	failure.ConnectionRefused: {"connection refused", ""},
 	failure.NoRoute:           {"no route to the host", ""},
 	failure.Closed:            {"no response", "%s closed the connection without a response"},
-	failure.CutOff:            {"incomplete response", "%s closed the connection before the response was complete"},
+	failure.CutOff: {
+		"incomplete response", "%s sent only part of the response, or closed the connection before its end",
+	},
 	failure.PlainHTTP: {
 		"plain HTTP", "%s responded by plain HTTP to an https:// URL; " +
 			"write http:// if that is meant (https:// is assumed where no scheme is written)",

@@ -183,5 +183,7 @@ var _ = DescribeTable("a response that is not HTTP/1.1 is explained:", func(ctx 
 		" sent a Transfer-Encoding other than a single chunked"),
 	Entry("a TLS alert", "\x15\x03\x01\x00\x02\x02\x28", " sent an unusable response: not valid HTTP"),
 	Entry("the greeting of another protocol", "SSH-2.0-OpenSSH_9\r\n", " sent an unusable response: not valid HTTP"),
-	Entry("half a version", "HTTP/1", " closed the connection before the response was complete"),
+	Entry("half a version", "HTTP/1", " sent only part of the response, or closed the connection before its end"),
+	Entry("part of a file, as a 200", ok+"Content-Range: bytes 0-4/6\r\n"+length(5)+"hello",
+		" sent only part of the response, or closed the connection before its end"),
 )

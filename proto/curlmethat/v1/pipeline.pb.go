@@ -288,7 +288,7 @@ const (
 	FailureDetail_FAILURE_DETAIL_NO_ROUTE FailureDetail = 23
 	// The server closed the connection without a response.
 	FailureDetail_FAILURE_DETAIL_CLOSED FailureDetail = 24
-	// The server closed the connection before the response was complete.
+	// The server sent only part of the response, or closed the connection before its end.
 	FailureDetail_FAILURE_DETAIL_CUT_OFF FailureDetail = 25
 	// TLS: the server responded by plain HTTP.
 	FailureDetail_FAILURE_DETAIL_PLAIN_HTTP FailureDetail = 26
