@@ -2,6 +2,7 @@ package get
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -104,14 +105,14 @@ func newError(class v1.FailureClass, detail v1.FailureDetail) *Error {
 	return &Error{Class: class, Detail: detail}
 }
 
-func (x *exchange) errStatus(r rejection) *Error {
+func (h hopEnd) errStatus() *Error {
 	e := &Error{Class: failure.BadStatus}
 	switch {
-	case r.retryAfter > 0 && asksForPause(r.status):
+	case h.retryAfter > 0 && asksForPause(h.status):
 		e.Detail = failure.RetryAfter
-	case x.hop.certificateDetail == failure.ClientCertificate &&
-		slices.Contains([]int{400, 401, 403, 495, 496}, r.status): // nginx has 400, and 495 and 496 within
-		e.Detail = x.hop.certificateDetail
+	case h.hop.certificateDetail == failure.ClientCertificate &&
+		slices.Contains([]int{400, 401, 403, 495, 496}, h.status): // nginx has 400, and 495 and 496 within
+		e.Detail = h.hop.certificateDetail
 	}
 	return e
 }
@@ -129,18 +130,18 @@ type handshakeError struct{ error }
 
 func (h *handshakeError) Unwrap() error { return h.error }
 
-// failure returns the Error for the cause of a failed GET, which may have ended with a rejection.
-func (x *exchange) failure(cause error, r rejection) *Error {
-	e := x.classify(cause)
+// failure returns the Error for the end of a failed GET.
+func (x *exchange) failure(end hopEnd) *Error {
+	e := x.classify(end.err, cmp.Or(end.hop, new(hop)))
 	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.redirects
-	e.StatusCode, e.RetryAfter, e.Snippet = r.status, r.retryAfter, r.snippet
-	e.cause = cause
+	e.StatusCode, e.RetryAfter, e.Snippet = end.status, end.retryAfter, end.snippet
+	e.cause = end.err
 	return &e
 }
 
-// classify returns class and detail of a failure. Failures that this package detects already have
+// classify returns class and detail of a failure in a hop. Failures that this package detects already have
 // them. This is the only place that distinguishes other causes. The first matching rule applies.
-func (x *exchange) classify(cause error) Error {
+func (x *exchange) classify(cause error, h *hop) Error {
 	var denied *egress.DeniedError
 	var own *Error
 	var dns *net.DNSError
@@ -156,13 +157,13 @@ func (x *exchange) classify(cause error) Error {
 		return Error{Class: failure.DNSFailed, Detail: failure.DNSUnavailable}
 	case errors.As(cause, &timeout) && timeout.Timeout():
 		return x.timedOut(cause)
-	case !x.hop.responded && x.hop.wantsCertificate(cause):
-		return Error{Class: failure.TLSFailed, Detail: x.hop.certificateDetail}
-	case !x.hop.responded && isTLS(cause):
+	case !h.responded && h.wantsCertificate(cause):
+		return Error{Class: failure.TLSFailed, Detail: h.certificateDetail}
+	case !h.responded && isTLS(cause):
 		return Error{Class: failure.TLSFailed, Detail: tlsDetail(cause)}
-	case !x.hop.responded:
+	case !h.responded:
 		return Error{Class: failure.ConnectFailed, Detail: connectDetail(cause)}
-	case isCut(cause), x.hop.wire.err != nil:
+	case isCut(cause), h.wire.err != nil:
 		return Error{Class: failure.BadResponse, Detail: failure.CutOff}
 	case strings.Contains(cause.Error(), " transfer encoding"): // net/http exports no type
 		return Error{Class: failure.BadResponse, Detail: failure.TransferEncoding}

@@ -16,7 +16,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	defer func() { r.Observer.phase(phaseTotal, time.Since(start)) }()
 	// Without a condition in the request, a 304 is invalid.
 	r.ETag, r.LastModified = validETag(r.ETag), validDate(r.LastModified)
-	x := &exchange{client: c, request: c.Resolve(r), hop: new(hop)}
+	x := &exchange{client: c, request: c.Resolve(r)}
 	timed, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errTimeout(c.cfg.Timeout))
 	defer cancel()
 	end := x.follow(timed)
@@ -28,7 +28,7 @@ func (c *Client) Do(ctx context.Context, r Request) (Response, error) {
 	case timed.Err() != nil && !end.decided:
 		end.err = errTimeout(c.cfg.Timeout)
 	}
-	failed := x.failure(end.err, end.rejection)
+	failed := x.failure(end)
 	failed.Settings = c.settings(settingsKind(failed), x.request)
 	return Response{}, failed
 }
@@ -45,8 +45,6 @@ type exchange struct {
 	redirected bool
 	// credential reports whether a credential was sent.
 	credential bool
-	// hop is the current one, or the last one that was begun.
-	hop *hop
 }
 
 // hopEnd is the end of a hop: a response, the next URL of a redirect, or an error, perhaps after a rejection.
@@ -55,6 +53,8 @@ type hopEnd struct {
 	next     *url.URL
 	err      error
 	rejection
+	// hop is nil if no request was made, or if the class of the error does not depend on it.
+	hop *hop
 }
 
 // isEmpty reports whether the response is a body without a byte.
@@ -116,7 +116,7 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 	}
 	if denied := end.status == http.StatusUnauthorized || end.status == http.StatusForbidden; denied && !x.redirected {
 		pausing := end.status == http.StatusForbidden && end.retryAfter > 0
-		end.err = secrets.explain(x.errStatus(end.rejection), !pausing)
+		end.err = secrets.explain(end.errStatus(), !pausing)
 	}
 	return end
 }
@@ -148,30 +148,31 @@ func (x *exchange) conditional(u *url.URL, secrets credentials) bool {
 
 // hopTo makes one request.
 func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
-	x.hop = &hop{observer: x.request.Observer}
+	h := &hop{observer: x.request.Observer}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
 	line := requestURL(u, !direct && u.Scheme == "http")
 	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
-	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: x.hop}
+	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: h}
 	answer, err := by.RoundTrip(request)
 	x.report(request, u, answer)
 	if err != nil {
-		return hopEnd{err: err}
+		return hopEnd{err: err, hop: h}
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
 		response, err := x.content(secrets.from(u), answer)
-		return hopEnd{response: response, err: err}
+		return hopEnd{response: response, err: err, hop: h}
 	case answer.StatusCode == http.StatusNotModified && x.conditional(u, secrets) && x.request.confirmed(answer.Header):
 		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}
 	case isRedirect(answer.StatusCode):
 		return x.redirect(u, answer)
 	}
-	rejected := x.rejected(answer, cancel)
-	return hopEnd{err: x.errStatus(rejected), rejection: rejected}
+	end := hopEnd{rejection: x.rejected(answer, cancel), hop: h}
+	end.err = end.errStatus()
+	return end
 }
 
 func (x *exchange) headers(u *url.URL, secrets credentials) http.Header {

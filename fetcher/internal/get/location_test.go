@@ -50,7 +50,7 @@ func FuzzLocation(f *testing.F) {
 			&http.Response{StatusCode: http.StatusFound, Header: http.Header{"Location": {location}}})
 		next := end.next
 		if end.err != nil {
-			failure := flight.failure(end.err, end.rejection)
+			failure := flight.failure(end)
 			if failure.Class == 0 || !strings.Contains(failure.Error(), "data.example.com ") {
 				t.Fatalf("%q gives %v", location, failure)
 			}
