@@ -31,6 +31,9 @@ func (x *exchange) content(from string, answer *http.Response) (Response, error)
 	if err == nil && !isWhole(answer.Header, len(body)) {
 		err = io.ErrUnexpectedEOF
 	}
+	if err == nil && answer.ContentLength >= 0 && x.hop.cutsText(body) {
+		err = errNotHTTP
+	}
 	if err == nil {
 		body, err = x.decode(body, layers, limit)
 	}
