@@ -58,14 +58,14 @@ const (
 
 var _ = Describe("Another tenant's keys are filled in time", Ordered, ContinueOnFailure, func() {
 	var (
-		w              *installation
+		w              *system
 		a, b           *hostile.Tenant
 		other, control *filler
 	)
 	BeforeAll(func(ctx SpecContext) {
-		w = install(ctx, 2)
+		w = begin(ctx, 2)
 		w.Unfinished()
-		other, control = &filler{World: w.Tenants[0]}, &filler{World: install(ctx, 0).World}
+		other, control = &filler{World: w.Tenants[0]}, &filler{World: begin(ctx, 0).World}
 		a, b = hostile.New(w.World, 1), hostile.New(w.Tenants[1], 1)
 	})
 	// run starts an attack by each hostile tenant at the same time.
@@ -146,15 +146,15 @@ func mixed(kinds ...[]hostile.Attack) (mixed []hostile.Attack) {
 	return mixed
 }
 
-// installation is a world with keeper for Watchers, and another one for credentials.
-type installation struct {
+// system is a world with keeper for Watchers, and another one for credentials.
+type system struct {
 	*world.World
 	services []*world.Service
 	release  string
 }
 
-// install starts an installation for a number of tenants.
-func install(ctx context.Context, tenants int) *installation {
+// begin starts a system for a number of tenants.
+func begin(ctx context.Context, tenants int) *system {
 	GinkgoHelper()
 	w := env.World(ctx, world.Options{
 		Tenants: tenants, Env: []string{goMemoryLimit},
@@ -163,39 +163,39 @@ func install(ctx context.Context, tenants int) *installation {
 			world.Fetcher: {"--min-refresh=" + hostile.Refresh},
 		},
 	})
-	i := &installation{World: w, release: env.Cluster.Namespace(ctx)}
+	s := &system{World: w, release: env.Cluster.Namespace(ctx)}
 	from := []string{w.Namespace}
 	for _, tenant := range w.Tenants {
 		from = append(from, tenant.Namespace)
 	}
-	w.Cluster.Credential(ctx, i.release, "compiled", "", nil)
-	i.services = []*world.Service{
+	w.Cluster.Credential(ctx, s.release, "compiled", "", nil)
+	s.services = []*world.Service{
 		w.Fetcher(), w.Watcher(), w.Writer(), w.Launch(ctx, world.Keeper),
-		w.Launch(ctx, world.Keeper, "--credentials="+i.release+"/compiled", "--credentials-from="+strings.Join(from, ",")),
+		w.Launch(ctx, world.Keeper, "--credentials="+s.release+"/compiled", "--credentials-from="+strings.Join(from, ",")),
 	}
-	for _, s := range i.services {
-		s.EventuallyReady(ctx)
+	for _, service := range s.services {
+		service.EventuallyReady(ctx)
 	}
-	return i
+	return s
 }
 
 // eventuallyCompiles waits until the compiled credentials do or do not contain a token.
-func (i *installation) eventuallyCompiles(ctx context.Context, token string, matcher OmegaMatcher) {
+func (s *system) eventuallyCompiles(ctx context.Context, token string, matcher OmegaMatcher) {
 	GinkgoHelper()
 	// Keeper reads all namespaces every 10 s, each for at most 5 s. Two are hostile.
 	const longest = 20 * time.Second
 	Eventually(ctx, func() (bool, error) {
-		s, err := i.Cluster.Client.CoreV1().Secrets(i.release).Get(ctx, "compiled", metav1.GetOptions{})
-		return strings.Contains(string(s.Data[headerfile.TeamKey]), token), err
+		secret, err := s.Cluster.Client.CoreV1().Secrets(s.release).Get(ctx, "compiled", metav1.GetOptions{})
+		return strings.Contains(string(secret.Data[headerfile.TeamKey]), token), err
 	}).WithTimeout(longest+grace).Should(matcher, token)
 }
 
 // expectWithinMemory expects that the services run within the memory limits of the chart.
-func (i *installation) expectWithinMemory(ctx context.Context) {
+func (s *system) expectWithinMemory(ctx context.Context) {
 	GinkgoHelper()
-	for _, s := range i.services {
-		Expect(s.Running()).To(BeTrue(), s.Name)
-		Expect(s.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), s.Name)
+	for _, service := range s.services {
+		Expect(service.Running()).To(BeTrue(), service.Name)
+		Expect(service.Metric(ctx, "process_resident_memory_bytes")).To(BeNumerically("<", memoryLimit), service.Name)
 	}
 }
 

@@ -31,8 +31,9 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 		namespace, closed = env.Cluster.Namespace(ctx), env.Cluster.Namespace(ctx)
 		install(ctx, render(ctx, namespace, []string{"admission-keeper.yaml"}, "keeper.enabled=true",
 			"protectedNamespaces={kube-system,"+closed+"}"))
-		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(world.KeeperRules(), mayDelete)...)
-		account.In(ctx, closed, world.KeeperRules()...)
+		rules := world.RulesOf(world.Keeper)
+		account = env.Cluster.Account(ctx, namespace, "curl-me-that-keeper", append(rules, mayDelete)...)
+		account.In(ctx, closed, rules...)
 		Eventually(ctx, func() error {
 			return try(ctx, account.Client.CoreV1().ConfigMaps(namespace), nil)
 		}).ShouldNot(Succeed(), "the policy is in force")
@@ -116,7 +117,7 @@ var _ = Describe("The service account of keeper", Ordered, func() {
 			To(MatchError(ContainSubstring("keeper may not delete ConfigMaps")))
 		Expect(world.ErrorOf(configMaps.Get(ctx, created.Name, metav1.GetOptions{}))).
 			To(MatchError(apierrors.IsForbidden, "is forbidden"))
-		for _, rule := range world.KeeperRules() {
+		for _, rule := range world.RulesOf(world.Keeper) {
 			Expect(rule.Verbs).NotTo(ContainElements("delete"))
 			Expect(rule.Resources).NotTo(ContainElement("secrets"))
 		}

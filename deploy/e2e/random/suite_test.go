@@ -118,7 +118,7 @@ func begin(ctx context.Context) *system {
 	suitetest.Must(pipeline.Ensure(ctx, s.JetStream, pipeline.Topology{HistoryBytes: historyBytes, KeepExisting: true}))
 	suitetest.Must(s.Conn.Subscribe("curl.want.>", s.wants.add))
 	for _, tenant := range s.Tenants {
-		s.rights.In(ctx, tenant.Namespace, world.WriterRules()...)
+		s.rights.In(ctx, tenant.Namespace, world.RulesOf(world.Writer)...)
 	}
 	s.hostile = hostile.New(s.Tenants[1], hostileScale) //nolint:contextcheck // its cleanup has its own context
 	return s

@@ -50,9 +50,9 @@ func (k kubectl) apply(ctx context.Context, watchers ...named) (string, error) {
 
 var _ = Describe("kubectl", func() {
 	It("applies a valid Watcher, waits for its condition, and lists it by its short name", func(ctx SpecContext) {
-		h := open(ctx)
-		k := kubectlIn(h.Namespace)
-		page := h.Origin.Page("/errors").Says("errors")
+		s := open(ctx)
+		k := kubectlIn(s.Namespace)
+		page := s.Origin.Page("/errors").Says("errors")
 		release := page.Hold()
 		Expect(k.apply(ctx, named{"errors", `configData: {a: b}, sources: [{key: c, url: "` + page.URL() + `"}]`})).
 			To(Equal("watcher.watch.x-kv8s.io/errors created\n"))
@@ -79,14 +79,14 @@ var _ = Describe("Generic tools", func() {
 	}
 
 	It("see Watchers that are up to date, in progress and failed", func(ctx SpecContext) {
-		h := open(ctx)
-		page, held, bad := h.Origin.Page("/good").Says("good"), h.Origin.Page("/held").Says("held"), h.Origin.Page("/bad").
+		s := open(ctx)
+		page, held, bad := s.Origin.Page("/good").Says("good"), s.Origin.Page("/held").Says("held"), s.Origin.Page("/bad").
 			Fails(404)
 		release := held.Hold()
-		h.Create(ctx, "theirs")
-		h.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "immutable"), world.Immutable())
+		s.Create(ctx, "theirs")
+		s.Create(ctx, "fixed", world.Labelled(watchv1.WatcherLabel, "immutable"), world.Immutable())
 		source := func(url string) string { return `sources: [{key: a, url: "` + url + `"}]` }
-		good := h.applyReady(ctx, "good", source(page.URL()))
+		good := s.applyReady(ctx, "good", source(page.URL()))
 		for name, of := range map[string]struct{ spec, kind, condition, health string }{
 			"pending":   {source(held.URL()), "Reconciling", "True/Progressing", "InProgress"},
 			"failing":   {source(bad.URL()), "Reconciling", "True/FetchFailed", "InProgress"},
@@ -100,7 +100,7 @@ var _ = Describe("Generic tools", func() {
 			"suspended": {`suspend: true, ` + source(page.URL()), "Ready", "Unknown/Suspended", "InProgress"},
 			"static":    {`configData: {a: b}`, "Ready", "True/Ready", "Current"},
 		} {
-			w := h.apply(ctx, name, of.spec)
+			w := s.apply(ctx, name, of.spec)
 			w.eventually(ctx, of.kind, of.condition)
 			Expect(health(ctx, w)).To(Equal(of.health), name)
 		}

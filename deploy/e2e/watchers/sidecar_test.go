@@ -20,14 +20,14 @@ import (
 
 // injected is a pod as the policy creates it. The spec writes its status, because there is no kubelet.
 type injected struct {
-	home *home
-	name string
+	system *system
+	name   string
 }
 
 // reports writes the status of the sidecar like a kubelet.
 func (p injected) reports(ctx context.Context, s corev1.ContainerStatus) {
 	GinkgoHelper()
-	pods := p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace)
+	pods := p.system.Cluster.Client.CoreV1().Pods(p.system.Namespace)
 	pod := suitetest.Must(pods.Get(ctx, p.name, metav1.GetOptions{}))
 	s.Name, s.Image = "watch", "registry.example/watch"
 	pod.Status.Phase, pod.Status.InitContainerStatuses = corev1.PodRunning, []corev1.ContainerStatus{s}
@@ -48,13 +48,13 @@ func (p injected) fails(ctx context.Context, reason string) {
 
 func (p injected) delete(ctx context.Context) {
 	GinkgoHelper()
-	Expect(p.home.Cluster.Client.CoreV1().Pods(p.home.Namespace).
+	Expect(p.system.Cluster.Client.CoreV1().Pods(p.system.Namespace).
 		Delete(ctx, p.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
 }
 
 // logged returns the log lines of keeper about a pod.
 func (p injected) logged() []string {
-	return p.home.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.home.Namespace, p.name))
+	return p.system.keeper.Log.Matching(fmt.Sprintf(`"pod":"%s/%s"`, p.system.Namespace, p.name))
 }
 
 // eventuallyLogged waits until keeper logged exactly these messages about a pod.
@@ -68,17 +68,17 @@ func (p injected) eventuallyLogged(ctx context.Context, messages ...string) {
 }
 
 // pod creates a pod whose annotation lists injected sidecars.
-func (h *home) pod(ctx context.Context, name, annotation string) injected {
+func (s *system) pod(ctx context.Context, name, annotation string) injected {
 	GinkgoHelper()
-	h.Cluster.RunPods(ctx, h.Namespace)
+	s.Cluster.RunPods(ctx, s.Namespace)
 	pod := &corev1.Pod{}
 	Expect(yaml.UnmarshalStrict(fmt.Appendf(nil, `{
 		metadata: {name: %s, labels: {%s: "true"}, annotations: {%s: %s}}, spec: {
 		initContainers: [{name: watch, image: registry.example/watch, restartPolicy: Always}],
 		containers: [{name: app, image: registry.example/app}]}}`,
 		name, watchv1.InjectedLabel, watchv1.InjectedAnnotation, annotation), pod)).To(Succeed())
-	suitetest.Must(h.Cluster.Client.CoreV1().Pods(h.Namespace).Create(ctx, pod, metav1.CreateOptions{}))
-	return injected{h, name}
+	suitetest.Must(s.Cluster.Client.CoreV1().Pods(s.Namespace).Create(ctx, pod, metav1.CreateOptions{}))
+	return injected{s, name}
 }
 
 // eventuallyCounts waits for these numbers of injected, current, ready and failing pods.
@@ -97,31 +97,31 @@ const withSidecar = `configData: {a: b}, container: {name: watch, image: registr
 
 var _ = Describe("The sidecars of a Watcher", func() {
 	It("are counted in the status, with one log line for each transition", func(ctx SpecContext) {
-		h := openWithSidecars(ctx)
-		w := h.applyReady(ctx, "errors", withSidecar)
+		s := openWithSidecars(ctx)
+		w := s.applyReady(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
-		pod := h.pod(ctx, "web", "errors=1")
+		pod := s.pod(ctx, "web", "errors=1")
 		w.eventuallyCounts(ctx, 1, 1, 0, 0)
 		pod.runs(ctx)
 		w.eventuallyCounts(ctx, 1, 1, 1, 0)
-		h.pod(ctx, "others", "other=1")
+		s.pod(ctx, "others", "other=1")
 
 		w.apply(ctx, withSidecar+`, suspend: true`)
 		w.eventuallyCounts(ctx, 1, 0, 1, 0)
-		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).
+		Eventually(ctx, func() float64 { return s.keeper.Metric(ctx, "curlmethat_keeper_sidecars_outdated") }).
 			Should(Equal(1.0))
 		pod.delete(ctx)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
 		pod.eventuallyLogged(ctx, "pod injected", "sidecar ready", "pod gone")
-		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+h.Namespace+`/errors"`),
+		Expect(pod.logged()).To(HaveEach(And(ContainSubstring(`"watcher":"`+s.Namespace+`/errors"`),
 			ContainSubstring(`"generation":1`))))
 	})
 
 	It("that fail are reported by one Event, and their recovery by another", func(ctx SpecContext) {
-		h := openWithSidecars(ctx)
-		w := h.apply(ctx, "errors", withSidecar)
+		s := openWithSidecars(ctx)
+		w := s.apply(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
-		first, second := h.pod(ctx, "first", "errors=1"), h.pod(ctx, "second", "errors=1")
+		first, second := s.pod(ctx, "first", "errors=1"), s.pod(ctx, "second", "errors=1")
 		first.fails(ctx, "CreateContainerConfigError")
 		w.eventuallyCounts(ctx, 2, 2, 0, 1)
 		second.fails(ctx, "ErrImagePull")
@@ -139,7 +139,7 @@ var _ = Describe("The sidecars of a Watcher", func() {
 			HaveField("Type", "Warning"), HaveField("Note", "the sidecar of pod first fails: CreateContainerConfigError"))))
 		Expect(w.events(ctx, watchv1.ReasonSidecarRecovered)).
 			To(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Note", "no sidecar fails any more"))))
-		Eventually(ctx, func() float64 { return h.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).
+		Eventually(ctx, func() float64 { return s.keeper.Metric(ctx, "curlmethat_keeper_sidecars", `state="ready"`) }).
 			Should(Equal(2.0))
 
 		second.fails(ctx, "CreateContainerConfigError")
@@ -147,15 +147,15 @@ var _ = Describe("The sidecars of a Watcher", func() {
 	})
 
 	It("cost at most one status write per second, however many there are", func(ctx SpecContext) {
-		h := openWithSidecars(ctx)
-		w := h.applyReady(ctx, "errors", withSidecar)
+		s := openWithSidecars(ctx)
+		w := s.applyReady(ctx, "errors", withSidecar)
 		w.eventuallyCounts(ctx, 0, 0, 0, 0)
-		before, began := h.writes(ctx)["status"], time.Now()
+		before, began := s.writes(ctx)["status"], time.Now()
 		for i := range 40 {
-			h.pod(ctx, fmt.Sprintf("web-%d", i), "errors=1").runs(ctx)
+			s.pod(ctx, fmt.Sprintf("web-%d", i), "errors=1").runs(ctx)
 		}
 		w.eventuallyCounts(ctx, 40, 40, 40, 0)
-		Expect(h.writes(ctx)["status"] - before).To(BeNumerically("<=", 2+time.Since(began).Seconds()))
+		Expect(s.writes(ctx)["status"] - before).To(BeNumerically("<=", 2+time.Since(began).Seconds()))
 	})
 })
 
@@ -180,20 +180,20 @@ var _ = Describe("The condition Injectable", func() {
 		`capabilities: {drop: [ALL]}}}`
 
 	It("names the obstacle, and follows changes of the namespace and the spec", func(ctx SpecContext) {
-		h := openWithSidecars(ctx)
-		w := h.apply(ctx, "errors", sidecar)
+		s := openWithSidecars(ctx)
+		w := s.apply(ctx, "errors", sidecar)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/NamespaceNotEnabled")
 		w.eventuallyReady(ctx)
-		h.Cluster.Label(ctx, h.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
+		s.Cluster.Label(ctx, s.Namespace, watchv1.InjectLabel, watchv1.InjectValue)
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		Expect(w.message(ctx, watchv1.ConditionInjectable)).
 			To(Equal("pods with the annotation x-kv8s.io/inject: errors get container watch when they are created"))
-		h.Cluster.Label(ctx, h.Namespace, "pod-security.kubernetes.io/enforce", "restricted")
+		s.Cluster.Label(ctx, s.Namespace, "pod-security.kubernetes.io/enforce", "restricted")
 		w.apply(ctx, `container: {name: watch, image: i, securityContext: {privileged: true}}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "False/PodSecurity")
 		Expect(w.message(ctx, watchv1.ConditionInjectable)).
 			To(ContainSubstring(`must not set securityContext.privileged=true`))
-		h.Cluster.Label(ctx, h.Namespace, "pod-security.kubernetes.io/enforce", "privileged")
+		s.Cluster.Label(ctx, s.Namespace, "pod-security.kubernetes.io/enforce", "privileged")
 		w.eventually(ctx, watchv1.ConditionInjectable, "True/Injectable")
 		w.apply(ctx, `configData: {a: b}`)
 		w.eventually(ctx, watchv1.ConditionInjectable, "-")

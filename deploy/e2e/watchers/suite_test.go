@@ -39,19 +39,19 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // polling is slow to spare the API server.
 const polling = 25 * time.Millisecond
 
-// home is a world with a keeper that has minimal permissions.
-type home struct {
+// system is a world with a keeper that has minimal permissions.
+type system struct {
 	*world.World
 	keeper *world.Service
 }
 
-func open(ctx context.Context) *home {
+func open(ctx context.Context) *system {
 	GinkgoHelper()
 	return openAs(ctx, world.LeastRights(env.Cluster))
 }
 
 // openWithSidecars also lets keeper watch pods and its namespace.
-func openWithSidecars(ctx context.Context) *home {
+func openWithSidecars(ctx context.Context) *system {
 	GinkgoHelper()
 	accounts, account := world.LeastRights(env.Cluster), world.KeeperWithSidecars(env.Cluster)
 	accounts[world.Keeper] = func(ctx context.Context, namespace string) string {
@@ -61,61 +61,61 @@ func openWithSidecars(ctx context.Context) *home {
 	return openAs(ctx, accounts, "--sidecars")
 }
 
-func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *home {
+func openAs(ctx context.Context, accounts map[string]func(context.Context, string) string, flags ...string) *system {
 	GinkgoHelper()
 	// A held page must not time out on a busy machine.
 	w := env.World(ctx, world.Options{Kubeconfigs: accounts, Flags: map[string][]string{
 		world.Fetcher: {"--timeout=20s", "--header-timeout=20s"},
 	}})
-	h := &home{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
-	h.keeper.EventuallyReady(ctx)
-	return h
+	s := &system{World: w, keeper: w.Launch(ctx, world.Keeper, flags...)}
+	s.keeper.EventuallyReady(ctx)
+	return s
 }
 
-func (h *home) watchers() *watchv1.Namespaced { return watchers.In(h.Namespace) }
+func (s *system) watchers() *watchv1.Namespaced { return watchers.In(s.Namespace) }
 
 // apply creates or updates a Watcher like kubectl apply --server-side.
-func (h *home) apply(ctx context.Context, name, spec string) *watcher {
+func (s *system) apply(ctx context.Context, name, spec string) *watcher {
 	GinkgoHelper()
-	w := &watcher{home: h, name: name}
+	w := &watcher{system: s, name: name}
 	w.apply(ctx, spec)
 	return w
 }
 
 // applyReady creates a Watcher and waits until it is ready.
-func (h *home) applyReady(ctx context.Context, name, spec string) *watcher {
+func (s *system) applyReady(ctx context.Context, name, spec string) *watcher {
 	GinkgoHelper()
-	w := h.apply(ctx, name, spec)
+	w := s.apply(ctx, name, spec)
 	w.eventuallyReady(ctx)
 	return w
 }
 
 // watcher is a Watcher of a spec.
 type watcher struct {
-	home *home
-	name string
+	system *system
+	name   string
 }
 
 func (w *watcher) apply(ctx context.Context, spec string) {
 	GinkgoHelper()
-	suitetest.Must(kubetest.ApplyWatcher(ctx, w.home.watchers(), w.name, spec))
+	suitetest.Must(kubetest.ApplyWatcher(ctx, w.system.watchers(), w.name, spec))
 }
 
 // annotate sets an annotation.
 func (w *watcher) annotate(ctx context.Context, name, value string) {
 	GinkgoHelper()
-	suitetest.Must(w.home.watchers().Patch(ctx, w.name, types.MergePatchType,
+	suitetest.Must(w.system.watchers().Patch(ctx, w.name, types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, name, value), metav1.PatchOptions{}))
 }
 
 func (w *watcher) delete(ctx context.Context) {
 	GinkgoHelper()
-	Expect(w.home.watchers().Delete(ctx, w.name, metav1.DeleteOptions{})).To(Succeed())
+	Expect(w.system.watchers().Delete(ctx, w.name, metav1.DeleteOptions{})).To(Succeed())
 }
 
 func (w *watcher) get(ctx context.Context) *watchv1.Watcher {
 	GinkgoHelper()
-	return suitetest.Must(w.home.watchers().Get(ctx, w.name, metav1.GetOptions{}))
+	return suitetest.Must(w.system.watchers().Get(ctx, w.name, metav1.GetOptions{}))
 }
 
 // condition returns a condition as "status/reason", or "-" if the current generation does not have it yet.
@@ -148,7 +148,7 @@ func (w *watcher) message(ctx context.Context, kind string) string {
 func (w *watcher) events(ctx context.Context, reason string) []eventsv1.Event {
 	GinkgoHelper()
 	var found []eventsv1.Event
-	for _, e := range w.home.Events(ctx) {
+	for _, e := range w.system.Events(ctx) {
 		if e.Regarding.Kind == watchv1.Kind && e.Regarding.Name == w.name && e.Reason == reason {
 			found = append(found, e)
 		}
@@ -164,9 +164,9 @@ func (w *watcher) eventuallyHasEvents(ctx context.Context, reason string, n int)
 }
 
 // configMap returns a ConfigMap, or nil if there is none.
-func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
+func (s *system) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 	GinkgoHelper()
-	list := suitetest.Must(h.Cluster.Client.CoreV1().ConfigMaps(h.Namespace).
+	list := suitetest.Must(s.Cluster.Client.CoreV1().ConfigMaps(s.Namespace).
 		List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name}))
 	if len(list.Items) == 0 {
 		return nil
@@ -175,9 +175,9 @@ func (h *home) configMap(ctx context.Context, name string) *corev1.ConfigMap {
 }
 
 // data returns the data of a ConfigMap.
-func (h *home) data(ctx context.Context, name string) map[string]string {
+func (s *system) data(ctx context.Context, name string) map[string]string {
 	GinkgoHelper()
-	if cm := h.configMap(ctx, name); cm != nil {
+	if cm := s.configMap(ctx, name); cm != nil {
 		return cm.Data
 	}
 	return nil
@@ -185,16 +185,16 @@ func (h *home) data(ctx context.Context, name string) map[string]string {
 
 // eventuallyHas waits until the data of a ConfigMap matches, for less time than until keeper checks obstacles
 // again.
-func (h *home) eventuallyHas(ctx context.Context, name string, expected gomegatypes.GomegaMatcher) {
+func (s *system) eventuallyHas(ctx context.Context, name string, expected gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
-	Eventually(ctx, func() map[string]string { return h.data(ctx, name) }).WithTimeout(promptly).Should(expected)
+	Eventually(ctx, func() map[string]string { return s.data(ctx, name) }).WithTimeout(promptly).Should(expected)
 }
 
 // writes returns the number of write requests of keeper by kind.
-func (h *home) writes(ctx context.Context) map[string]float64 {
+func (s *system) writes(ctx context.Context) map[string]float64 {
 	GinkgoHelper()
 	return map[string]float64{
-		"applies": h.keeper.Metric(ctx, "curlmethat_keeper_applies_total"),
-		"status":  h.keeper.Metric(ctx, "curlmethat_keeper_status_patches_total"),
+		"applies": s.keeper.Metric(ctx, "curlmethat_keeper_applies_total"),
+		"status":  s.keeper.Metric(ctx, "curlmethat_keeper_status_patches_total"),
 	}
 }

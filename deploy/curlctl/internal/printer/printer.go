@@ -161,6 +161,10 @@ const tableRows = 1000
 // tableRows. On error it prints the rows before it.
 func (p *Printer) List(rows iter.Seq2[Row, error]) (n int, err error) {
 	lines := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
+	if p.options.Format == "json" {
+		fmt.Fprint(p.out, `{"items": [`)
+		defer fmt.Fprint(p.out, "\n]}\n")
+	}
 	var row Row
 	for row, err = range rows {
 		if err == nil {
@@ -180,9 +184,6 @@ func (p *Printer) List(rows iter.Seq2[Row, error]) (n int, err error) {
 			break
 		}
 		n++
-	}
-	if p.options.Format == "json" {
-		p.end(n)
 	}
 	return n, cmp.Or(err, lines.Flush())
 }
@@ -244,19 +245,12 @@ func (p *Printer) item(n int, object any) error {
 	text, err := json.MarshalIndent(object, "  ", "  ")
 	begin := ",\n  "
 	if n == 0 {
-		begin = "{\"items\": [\n  "
+		begin = "\n  "
 	}
 	if err == nil {
 		fmt.Fprint(p.out, begin+Escaped(string(text)))
 	}
 	return err
-}
-
-func (p *Printer) end(n int) {
-	if n == 0 {
-		fmt.Fprint(p.out, `{"items": [`)
-	}
-	fmt.Fprint(p.out, "\n]}\n")
 }
 
 // Object prints one object for programs.

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -18,33 +20,20 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 )
 
-// WatcherRules returns the permissions that the watcher needs in a watched namespace.
-func WatcherRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		kubetest.May("", "configmaps", "list", "watch"),
-		kubetest.May("", "events", "create"),
-		kubetest.May("coordination.k8s.io", "leases", "get", "create", "update"),
+// RulesOf returns the permissions in watched namespaces that the chart grants to a service, as rendered for docker
+// compose.
+func RulesOf(service string) []rbacv1.PolicyRule {
+	GinkgoHelper()
+	manifest := suitetest.Must(os.ReadFile("../../docker/manifests/rights.yaml"))
+	for _, o := range suitetest.Must(controlplane.Decode(manifest)) {
+		if o.GetKind() == "ClusterRole" && o.GetName() == "curl-me-that-"+service {
+			role := &rbacv1.ClusterRole{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role)).To(Succeed())
+			return role.Rules
+		}
 	}
-}
-
-// WriterRules returns the permissions that the writer needs in a watched namespace.
-func WriterRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		kubetest.May("", "configmaps", "get", "patch"),
-		kubetest.May("", "events", "create", "get", "patch"),
-	}
-}
-
-// KeeperRules returns the permissions that keeper needs in a namespace.
-func KeeperRules() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{
-		kubetest.May("watch.x-kv8s.io", "watchers", "list", "watch"),
-		kubetest.May("watch.x-kv8s.io", "watchers/status", "patch"),
-		kubetest.May("watch.x-kv8s.io", "watchers/finalizers", "update"),
-		kubetest.May("", "configmaps", "list", "watch", "create", "patch"),
-		kubetest.May("", "events", "create"),
-		kubetest.May("coordination.k8s.io", "leases", "get", "create", "update"),
-	}
+	Fail("no role of " + service)
+	return nil
 }
 
 // With returns a function for Options.Kubeconfigs that creates an account with these permissions.
@@ -56,21 +45,21 @@ func (c *Cluster) With(account string, rules ...rbacv1.PolicyRule) func(ctx cont
 
 // KeeperWithSidecars returns a function for Options.Kubeconfigs: an account with the permissions for sidecars.
 func KeeperWithSidecars(c *Cluster) func(ctx context.Context, namespace string) string {
-	return c.With("curl-me-that-keeper", append(KeeperRules(), kubetest.May("", "pods", "list", "watch"))...)
+	return c.With("curl-me-that-keeper", append(RulesOf(Keeper), kubetest.May("", "pods", "list", "watch"))...)
 }
 
 // LeastRights gives each service with access to Kubernetes an account with minimal permissions.
 func LeastRights(c *Cluster) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{
-		Watcher: c.With(Watcher, WatcherRules()...), Writer: c.With(Writer, WriterRules()...),
-		Keeper: c.With("curl-me-that-keeper", KeeperRules()...),
+		Watcher: c.With(Watcher, RulesOf(Watcher)...), Writer: c.With(Writer, RulesOf(Writer)...),
+		Keeper: c.With("curl-me-that-keeper", RulesOf(Keeper)...),
 	}
 }
 
 // WriterAccount gives the writer an account with minimal permissions, and stores it in account.
 func (c *Cluster) WriterAccount(account **Account) map[string]func(ctx context.Context, namespace string) string {
 	return map[string]func(context.Context, string) string{Writer: func(ctx context.Context, namespace string) string {
-		*account = c.Account(ctx, namespace, Writer, WriterRules()...)
+		*account = c.Account(ctx, namespace, Writer, RulesOf(Writer)...)
 		return (*account).Kubeconfig
 	}}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/origin"
 	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/proto/annotation"
 )
 
 const (
@@ -44,7 +46,8 @@ func (w *World) Breaks(found string) { w.breaks = append(w.breaks, ContainSubstr
 
 // Checker returns the checker of promises for this world.
 func (w *World) Checker() promise.Checker {
-	return promise.Checker{Grammar: w.grammar(), Served: w.served}
+	GinkgoHelper()
+	return promise.Checker{Grammar: suitetest.Must(annotation.New(annotation.Defaults())), Served: w.served}
 }
 
 // Unfinished allows the spec to end with work in progress.

@@ -16,7 +16,6 @@ import (
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/promise"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
-	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
@@ -31,8 +30,6 @@ type Options struct {
 	Flags map[string][]string
 	// Env is the environment of the services.
 	Env []string
-	// Grammar overrides the default grammar of the annotations.
-	Grammar *annotation.Options
 	// AckWait is the time after which the messages of a killed service are redelivered (0 means
 	// pipeline.AckWait).
 	AckWait time.Duration
@@ -197,16 +194,6 @@ func (w *World) MakeStreams(ctx context.Context) {
 		config.AckWait = w.options.AckWait
 		suitetest.Must(w.JetStream.UpdateConsumer(ctx, stream, config))
 	}
-}
-
-// grammar returns the grammar of the services.
-func (w *World) grammar() *annotation.Grammar {
-	GinkgoHelper()
-	o := annotation.Defaults()
-	if w.options.Grammar != nil {
-		o = *w.options.Grammar
-	}
-	return suitetest.Must(annotation.New(o))
 }
 
 // Broker returns the address of NATS.
