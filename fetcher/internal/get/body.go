@@ -17,7 +17,7 @@ import (
 const snippetTimeout = time.Second
 
 // content reads the body of a 200. Its Validators get from.
-func (x *exchange) content(from string, answer *http.Response) (Response, error) {
+func (x *exchange) content(from string, h *hop, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -31,7 +31,7 @@ func (x *exchange) content(from string, answer *http.Response) (Response, error)
 	if err == nil && !isWhole(answer.Header, len(body)) {
 		err = io.ErrUnexpectedEOF
 	}
-	if err == nil && answer.ContentLength >= 0 && x.hop.cutsText(body) {
+	if err == nil && answer.ContentLength >= 0 && h.cutsText(body) {
 		err = errNotHTTP
 	}
 	if err == nil {
