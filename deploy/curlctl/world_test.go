@@ -153,7 +153,7 @@ const offered = "offered"
 // history adds versions of a key to the history, oldest first.
 func (w *world) history(ctx context.Context, key pipeline.Key, bodies ...string) {
 	GinkgoHelper()
-	archive := suitetest.Must(w.client.Archive(func(err error) { Fail(err.Error()) }))
+	archive := suitetest.Must(w.client.Archive(func(err error) { Expect(err).NotTo(HaveOccurred()) }))
 	for _, body := range bodies {
 		digest, url := pipeline.Digest(body), "https://a.example.com/"+strings.ToValidUTF8(body, "")
 		archive.Keep(ctx, key, &v1.Version{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,8 @@ type Archive struct {
 	report func(error)
 	// unconfirmed has the bytes that the server has not confirmed yet.
 	unconfirmed atomic.Int64
+	// versions has the version of each body that is not confirmed yet. A version without its body is of no use.
+	versions sync.Map
 }
 
 const (
@@ -46,7 +49,8 @@ const (
 // errBusy means that the server confirms versions too slowly.
 var errBusy = errors.New("too many versions wait for the confirmation of the server")
 
-// Archive returns an archive that calls report with each error. report must not block.
+// Archive returns an archive that calls report once for each version, with nil once the server has it. report must not
+// block.
 func (c *Client) Archive(report func(error)) (*Archive, error) {
 	a := &Archive{report: report}
 	var err error
@@ -66,29 +70,35 @@ func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte,
 		a.report(err)
 		return
 	}
+	version.Header.Set(jetstream.MsgIDHeader, key.VersionSubject()+" "+trigger)
 	content := nats.NewMsg(BodySubject(key.Namespace, v.GetSha256()))
 	content.Data = body
-	if a.publish(content, jetstream.WithExpectLastSequencePerSubject(0)) { // a version without its body is of no use
-		a.publish(version, jetstream.WithMsgID(key.VersionSubject()+" "+trigger))
-	}
+	a.versions.Store(content, version)
+	a.publish(content, jetstream.WithExpectLastSequencePerSubject(0))
 }
 
-// publish reports whether it sent a message.
-func (a *Archive) publish(m *nats.Msg, once jetstream.PublishOpt) (sent bool) {
+func (a *Archive) publish(m *nats.Msg, opts ...jetstream.PublishOpt) {
 	err := errBusy
 	if a.unconfirmed.Add(int64(len(m.Data))) <= maxUnconfirmedBytes && a.js.PublishAsyncPending() < maxUnconfirmed {
-		_, err = a.js.PublishMsgAsync(m, jetstream.WithExpectStream(History), once)
+		_, err = a.js.PublishMsgAsync(m, append(opts, jetstream.WithExpectStream(History))...)
 	}
 	if err != nil {
 		a.done(m, err)
 	}
-	return err == nil
 }
 
+// done continues with the version after its body.
 func (a *Archive) done(m *nats.Msg, err error) {
 	a.unconfirmed.Add(-int64(len(m.Data)))
-	if err != nil && !hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant) { // else the body is there
+	version, isBody := a.versions.LoadAndDelete(m)
+	there := isBody && hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant)
+	switch {
+	case err != nil && !there:
 		a.report(fmt.Errorf("keep %s: %w", m.Subject, wrapServerError(err)))
+	case isBody:
+		a.publish(version.(*nats.Msg)) //nolint:forcetypeassert // only Keep stores
+	default:
+		a.report(nil)
 	}
 }
 

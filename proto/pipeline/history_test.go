@@ -30,9 +30,13 @@ var _ = Describe("The history", func() {
 
 	It("lists no version whose body was not kept", func(ctx SpecContext) {
 		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
-		failed := make(chan error, 2)
-		archive := suitetest.Must(client.Archive(func(err error) { failed <- err }))
+		small := suitetest.Must(js.Stream(ctx, pipeline.History)).CachedInfo().Config
+		small.MaxMsgSize = 1000
+		Expect(js.UpdateStream(ctx, small)).Error().NotTo(HaveOccurred())
+		ends := make(chan error, 3)
+		archive := suitetest.Must(client.Archive(func(err error) { ends <- err }))
 		keep(ctx, archive, key, strings.Repeat("x", 17<<20), 1) // more than may wait for the server
+		keep(ctx, archive, key, strings.Repeat("x", 1000), 1)   // the server rejects it, and would take the version
 		keep(ctx, archive, key, "body", 2)
 		Eventually(func() (sizes []int64) {
 			for _, v := range suitetest.Must(client.Versions(ctx, key)) {
@@ -40,14 +44,15 @@ var _ = Describe("The history", func() {
 			}
 			return sizes
 		}).Should(Equal([]int64{2}))
-		Expect(failed).To(HaveLen(1))
+		Expect([]error{<-ends, <-ends, <-ends}).To(ConsistOf(MatchError(ContainSubstring("too many")),
+			MatchError(pipeline.ErrTooLarge), BeNil()), "each is reported once")
 	})
 
 	// archive returns an archive that must lose nothing.
 	archive := func() *pipeline.Archive {
 		return suitetest.Must(client.Archive(func(err error) {
 			defer GinkgoRecover()
-			Fail(err.Error())
+			Expect(err).NotTo(HaveOccurred())
 		}))
 	}
 

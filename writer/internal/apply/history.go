@@ -55,7 +55,7 @@ func newHistory(
 		lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("the history was not read, so nothing uses it for a minute")
 	})
 	var err error
-	h.archive, err = client.Archive(h.failed)
+	h.archive, err = client.Archive(h.kept)
 	return h, err
 }
 
@@ -84,7 +84,6 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 		h.metrics.versions.WithLabelValues(versionOverShare).Inc()
 		return
 	}
-	h.metrics.versions.WithLabelValues(versionKept).Inc()
 	// Of a batch, ctx has the trace of the first item.
 	h.archive.Keep(trace.ContextWithSpanContext(ctx, i.Trace), i.Key, &v1.Version{
 		Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
@@ -92,13 +91,18 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 	}, content.GetBody(), i.Fence.String())
 }
 
-func (h *history) failed(err error) {
-	if errors.Is(err, jetstream.ErrNoStreamResponse) {
+// kept counts a version that the history has, or lacks because of err.
+func (h *history) kept(err error) {
+	switch {
+	case err == nil:
+		h.metrics.versions.WithLabelValues(versionKept).Inc()
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		h.found.Pause()
-		return
+		h.metrics.versions.WithLabelValues(versionPaused).Inc()
+	default:
+		h.metrics.versions.WithLabelValues(versionFailed).Inc()
+		h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("a version is missing in the history")
 	}
-	h.metrics.versions.WithLabelValues(versionFailed).Inc()
-	h.lines.Line(zerolog.WarnLevel, "history").Err(err).Msg("a version is missing in the history")
 }
 
 // find adds bodies of a namespace to found. One that is nil was not found, or was too much.
