@@ -59,11 +59,7 @@ func New(cfg Config, deps Deps) (*Gate, error) {
 func (g *Gate) Poll(report func(path string, err error)) { g.file.Poll(report) }
 
 // For returns the current policy of a namespace. Callers must ask again for every fetch.
-func (g *Gate) For(namespace string) *Policy {
-	return g.current().of(namespace)
-}
-
-func (g *Gate) current() *policies { return cmp.Or(g.file.Value(), g.fixed) }
+func (g *Gate) For(namespace string) *Policy { return cmp.Or(g.file.Value(), g.fixed).of(namespace) }
 
 // Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
 // sentence without an address. The error is nil if the URL is permitted, or else a *DeniedError or the error of the

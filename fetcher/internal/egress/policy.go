@@ -56,7 +56,7 @@ type target struct {
 }
 
 func (p *Policy) target(u *url.URL) (target, error) {
-	h, port, err := parts(u)
+	h, port, err := hostAndPort(u)
 	if err != nil {
 		return target{}, err
 	}

@@ -32,7 +32,7 @@ func ParseURL(raw string) (*url.URL, error) {
 	if err != nil || !u.IsAbs() || strings.Contains(start, `\`) {
 		return nil, &DeniedError{Rule: RuleSyntax}
 	}
-	h, _, err := parts(u)
+	h, _, err := hostAndPort(u)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func ParseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// parts returns host and port of a URL with a supported scheme, no userinfo and no other oddity.
-func parts(u *url.URL) (host, uint16, error) {
+// hostAndPort returns host and port of a URL with a supported scheme, no userinfo and no other oddity.
+func hostAndPort(u *url.URL) (host, uint16, error) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return host{}, 0, &DeniedError{Rule: RuleScheme}
@@ -96,9 +96,9 @@ func portNumber(text string) (uint16, error) {
 // endsInNumber matches hosts that lenient parsers read as an IPv4 address (URL Standard, "ends in a number").
 var endsInNumber = regexp.MustCompile(`(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$`)
 
-// reserved returns the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762 (local), ICANN's
+// reservedSuffixes are the suffixes of names that are never public: RFC 6761 (localhost), RFC 6762 (local), ICANN's
 // private-use domain (internal), the cluster's services, RFC 8375 (home.arpa), RFC 7686 (onion).
-func reserved() []string {
+func reservedSuffixes() []string {
 	return []string{"localhost", "local", "internal", "svc", "home.arpa", "onion"}
 }
 
@@ -130,5 +130,5 @@ func parseHost(s string) (host, error) {
 // isPrivateName reports whether a name cannot be public: it is a single label or has a reserved suffix.
 func isPrivateName(name string) bool {
 	return !strings.Contains(name, ".") ||
-		slices.ContainsFunc(reserved(), func(suffix string) bool { return strings.HasSuffix(name, "."+suffix) })
+		slices.ContainsFunc(reservedSuffixes(), func(suffix string) bool { return strings.HasSuffix(name, "."+suffix) })
 }
