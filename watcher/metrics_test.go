@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
@@ -30,7 +29,6 @@ type options struct {
 	config  watcher.Config
 	cluster *rest.Config
 	pace    watcher.Pace
-	dial    nats.Option
 }
 
 // instance is a running watcher.
@@ -54,7 +52,7 @@ func (i *instance) awaitReady() *instance {
 // watch runs a watcher until the spec ends.
 func (w *world) watch(change ...func(*options)) *instance {
 	GinkgoHelper()
-	o := options{cluster: cluster, dial: w.nats.Dial()}
+	o := options{cluster: cluster}
 	flags := pflag.NewFlagSet("watcher", pflag.ContinueOnError)
 	o.config.BindFlags(flags)
 	Expect(flags.Parse([]string{"--namespaces", w.namespace})).To(Succeed())
@@ -66,7 +64,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 	for _, c := range change {
 		c(&o)
 	}
-	return &instance{suitetest.Serve("watcher", o.dial, func(ctx context.Context, rt *process.Runtime) error {
+	return &instance{suitetest.Serve("watcher", w.nats.Dial(), func(ctx context.Context, rt *process.Runtime) error {
 		return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
 	})}
 }
@@ -134,7 +132,6 @@ func moves() []move {
 		hold(ctx)
 		w.annotate(ctx, "cm", object{"x-kv8s.io/" + annotation.NowName: "please"})
 	}
-	restart := func(context.Context) { Expect(w.nats.Restart()).To(Succeed()) }
 	return []move{
 		{"a new object", create, []string{
 			own + "watched_objects", own + "annotated_objects", own + "wanted_keys", own + `keys{state="pending"}`,
@@ -173,7 +170,6 @@ func moves() []move {
 		{"another publisher", overtake, []string{
 			own + "publish_conflicts_total", `workqueue_retries_total{name="watcher"}`,
 		}},
-		{"a new session", restart, []string{own + "sessions_total"}},
 	}
 }
 
@@ -275,7 +271,8 @@ var _ = Describe("The metrics of a watcher", func() {
 		series := append(blocked(), elected()...)
 		series = append(series, own+"audit_duration_seconds", own+"watch_silence_seconds",
 			// See packages audit, reconcile and session.
-			own+"lost_keys_total", own+"events_over_budget_total", own+"purges_total", own+"out_of_scope_wants")
+			own+"lost_keys_total", own+"events_over_budget_total", own+"sessions_total", own+"purges_total",
+			own+"out_of_scope_wants")
 		for _, m := range moves() {
 			series = append(series, m.series...)
 		}

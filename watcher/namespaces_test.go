@@ -26,40 +26,24 @@ func (w *world) elsewhere(ctx context.Context) *world {
 	return &other
 }
 
-var _ = Describe("A watcher that no longer watches a namespace", func() {
-	var here, there *world
-
-	BeforeEach(func(ctx SpecContext) {
-		here = w
-		there = here.elsewhere(ctx)
-	})
-
-	elected := func(name string) func(*options) {
-		return func(o *options) { o.config.Election.Enabled, o.config.Election.Name = name != "", name }
-	}
-	watching := func(worlds ...*world) func(*options) {
-		return func(o *options) {
-			o.config.Namespaces = nil
-			for _, w := range worlds {
-				o.config.Namespaces = append(o.config.Namespaces, w.namespace)
-			}
+var _ = It("A watcher that no longer watches a namespace retracts its wants of it, and removes no data",
+	func(ctx SpecContext) {
+		there := w.elsewhere(ctx)
+		watching := func(namespaces ...string) func(*options) {
+			return func(o *options) { o.config.Election.Enabled, o.config.Namespaces = true, namespaces }
 		}
-	}
-
-	It("retracts its wants of that namespace, and removes no data", func(ctx SpecContext) {
-		before := here.watch(elected("ours"), watching(here, there))
-		here.satisfied(ctx, "cm", "example.com")
+		before := w.watch(watching(w.namespace, there.namespace))
+		w.satisfied(ctx, "cm", "example.com")
 		there.satisfied(ctx, "cm", "example.com")
 		before.Stop()
-		sequence := here.sequence()
-		after := here.watch(elected("ours"), watching(here))
-		Eventually(here.retracted(ctx, there.key("cm", "k"))).Should(BeTrue())
-		Consistently(here.sequence).Should(Equal(sequence + 1))
-		Expect(here.url(ctx, here.key("cm", "k"))()).NotTo(BeEmpty())
-		Expect(here.results()).To(BeEmpty())
+		sequence := w.sequence()
+		after := w.watch(watching(w.namespace))
+		Eventually(w.retracted(ctx, there.key("cm", "k"))).Should(BeTrue())
+		Consistently(w.sequence).Should(Equal(sequence + 1))
+		Expect(w.url(ctx, w.key("cm", "k"))()).NotTo(BeEmpty())
+		Expect(w.results()).To(BeEmpty())
 		Expect(after.Value(own + "out_of_scope_wants")()).To(BeZero())
 	})
-})
 
 var _ = It("A forbidden namespace does not delay others after a restart, and keeps its wants until it can be read",
 	func(ctx SpecContext) {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
@@ -32,16 +33,27 @@ var _ = It("A want is signed, and has the time of its request, from the watch ev
 		Expect(asked("live").GetAskedAt().AsTime()).To(Equal(asked("live").GetObservedAt().AsTime()))
 	})
 
-// ahead sets the machine's clock ahead.
-func ahead(by time.Duration) func(*options) { return func(o *options) { o.pace.Ahead = by } }
+var _ = It("A watcher publishes nothing at its start if the stream is up to date", func(ctx SpecContext) {
+	first := w.watch().awaitReady()
+	w.satisfied(ctx, "satisfied", "example.com/a")
+	w.wanted(ctx, "waiting", "example.com/b")
+	first.Stop()
+	before := w.sequence()
+	second := w.watch().awaitReady()
+	Eventually(second.Log).Should(gbytes.Say("publishing wants"))
+	Consistently(w.sequence).Should(Equal(before))
+})
 
-func hourly(cm *corev1.ConfigMap) { cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h" }
+// audited shortens the intervals: the grace period is 100 ms, and a timer is overdue after 200 ms.
+func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
 
 var _ = It("A key with an hourly refresh is not requested again if the machine's clock is 10 min ahead",
 	func(ctx SpecContext) {
 		key := w.key("cm", "k")
-		w.create(ctx, "cm", "k=example.com", hourly)
-		i := w.watch(audited, ahead(10*time.Minute)).awaitReady()
+		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) {
+			cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h"
+		})
+		i := w.watch(audited, func(o *options) { o.pace.Ahead = 10 * time.Minute }).awaitReady()
 		w.answer(ctx, key, "body")
 		Eventually(i.Value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
 		want, sequence, err := w.pipeline.LastWant(ctx, key)

@@ -175,14 +175,3 @@ func (w *world) delete(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(w.maps().Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
 }
-
-// notes returns the texts of the Events with a reason.
-func (w *world) notes(ctx context.Context, reason string) (notes []string) {
-	GinkgoHelper()
-	for _, e := range suitetest.Must(kube.EventsV1().Events(w.namespace).List(ctx, metav1.ListOptions{})).Items {
-		if e.Reason == reason {
-			notes = append(notes, e.Note)
-		}
-	}
-	return notes
-}

@@ -131,6 +131,18 @@ func TestAPurgeBeginsAnotherSessionLongBeforeTheNextComparison(t *testing.T) {
 	b.Expect(b.deps.Index.Len()).To(BeZero())
 }
 
+func TestTheStreamIsComparedRegularlyAndADeletedOneIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.config.CheckInterval = 10 * time.Millisecond
+	b.publish("ns", "wanted", "")
+	b.run()
+	b.becomes("sessions_total", 1)
+	b.Expect(b.client.JetStream().DeleteStream(t.Context(), pipeline.Requests)).To(Succeed())
+	b.becomes("sessions_total", 2)
+	b.Expect(b.deps.Index.Len()).To(BeZero())
+}
+
 func TestWorkInProgressIsFinishedUnlessTheConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
