@@ -67,6 +67,38 @@ var _ = Describe("doctor", func() {
 	})
 })
 
+var _ = Describe("setup", func() {
+	var w *world
+	BeforeEach(func(ctx SpecContext) { w = newWorld(ctx) })
+
+	It("creates what doctor finds missing", func(ctx SpecContext) {
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
+		Expect(w.js.DeleteStream(ctx, pipeline.DeadLetters)).To(Succeed())
+		r := w.run(ctx, "setup", "--dry-run")
+		Expect(r.code).To(Equal(7))
+		Expect(r.out).To(ContainSubstring("stream CURL_FAILURES does not exist"))
+		r = w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(flat(r.out)).To(MatchRegexp("streams +bad +stream CURL_FAILURES does not exist " +
+			"To fix it: run `curlctl setup`"))
+		Expect(r.out).To(MatchRegexp("consumer fetcher +bad +no fetcher reads from it"))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("Updated streams and consumers."))
+		var report string
+		Eventually(func() string { report = w.run(ctx, "doctor").out; return report }).
+			Should(ContainSubstring("responds within"), "a busy machine is slow")
+		golden("doctor", report)
+	})
+
+	It("raises limits without reporting a difference afterwards", func(ctx SpecContext) {
+		w.ok(ctx, "setup", "--max-results-bytes=5368709120", "--max-failures-bytes=2147483648", "--failures-max-age=30d")
+		Expect(w.ok(ctx, "setup", "--dry-run")).To(ContainSubstring("are up to date."))
+		Expect(flat(w.run(ctx, "doctor").out)).To(MatchRegexp("streams +ok"))
+		Expect(w.ok(ctx, "setup")).To(ContainSubstring("are up to date."))
+		results := suitetest.Must(w.js.Stream(ctx, pipeline.Results))
+		Expect(results.CachedInfo().Config.MaxBytes).To(BeEquivalentTo(5 << 30))
+	})
+})
+
 var _ = It("doctor --kubernetes names the binding that a service account lacks", func(ctx SpecContext) {
 	client, config, namespace := inCluster(ctx)
 	objects := suitetest.Must(dynamic.NewForConfig(config))

@@ -185,6 +185,16 @@ var _ = Describe("failures", func() {
 		Expect(r.err).To(And(ContainSubstring("cannot connect to NATS at nats://127.0.0.1:"), ContainSubstring(
 			", and cannot reach Kubernetes: list ConfigMaps: read kubeconfig /nope: stat /nope: no such file")))
 	})
+
+	It("purges failures", func(ctx SpecContext) {
+		Expect(w.run(ctx, "failures", "purge").code).To(Equal(2))
+		Expect(w.run(ctx, "failures", "purge", "--all").code).To(Equal(8))
+		Expect(w.failed(ctx)).To(Equal(3))
+		Expect(w.ok(ctx, "failures", "purge", "--host=b.example.com", "--yes")).To(Equal("Removed 1 failure.\n"))
+		Expect(w.ok(ctx, "failures", "purge", "--since=1m", "--yes")).To(HavePrefix("No failures match."))
+		Expect(w.ok(ctx, "failures", "purge", "--since=1h", "--yes")).To(Equal("Removed 2 failures.\n"))
+		Expect(w.failed(ctx)).To(BeZero())
+	})
 })
 
 var _ = Describe("Dead letters", func() {

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/broker"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/replay"
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
@@ -22,7 +23,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-var _ = Describe("replay", func() {
+var _ = Describe("replay and refetch", func() {
 	var (
 		w    *world
 		site *origin
@@ -181,6 +182,29 @@ var _ = Describe("replay", func() {
 		Expect(w.lastSequences()).To(Equal(before))
 		Expect(w.ok(ctx, "replay", "--all", "--yes", "--rate=1000")).To(Equal("Replayed 101 failures.\n"))
 	})
+
+	It("fetches wanted keys on demand, also those that have not failed", func(ctx SpecContext) {
+		site.up.Store(true)
+		w.fetch()
+		for i := range 3 {
+			w.want(ctx, cm(i), site.URL+"/"+cm(i).Name)
+		}
+		Eventually(site.gets.Load).Should(BeEquivalentTo(3))
+		Expect(w.ok(ctx, "refetch", "default/cm-001")).To(Equal("Requested 1 fetch.\n"))
+		Eventually(site.gets.Load).Should(BeEquivalentTo(4))
+		Expect(w.ok(ctx, "refetch", "--all", "-n", "default", "--rate=0")).To(Equal("Requested 3 fetches.\n"))
+		Eventually(site.gets.Load).Should(BeEquivalentTo(7))
+		Expect(w.run(ctx, "refetch", "default/none").code).To(Equal(5))
+		Expect(w.ok(ctx, "refetch", "--url="+site.URL+"/cm-001")).To(Equal("Requested 1 fetch.\n"))
+		Expect(w.ok(ctx, "refetch", "--url="+site.URL)).To(Equal("Requested 3 fetches.\n"))
+		Expect(w.ok(ctx, "refetch", "--host=localhost", "-n=default", "--rate=20/s")).To(Equal("Requested 3 fetches.\n"))
+		Expect(w.ok(ctx, "refetch", "default/cm-002", "--host=localhost")).To(Equal("Requested 1 fetch.\n"))
+		Expect(w.run(ctx, "refetch", "--url="+site.URL[:len(site.URL)-1]).code).To(Equal(5), "not a port")
+		Expect(w.run(ctx, "refetch", "--host=other.example.com").code).To(Equal(5))
+		Expect(w.run(ctx, "refetch", "--url="+site.URL+"/?token=a").code).To(Equal(2))
+		Expect(w.run(ctx, "refetch").code).To(Equal(2))
+		Expect(w.run(ctx, "refetch", "none").code).To(Equal(2))
+	})
 })
 
 var _ = DescribeTable("An interrupt ends, with an error and exit code 6,", func(spec SpecContext, args ...string) {
@@ -243,5 +267,22 @@ func TestInterruptedReplayFails(t *testing.T) {
 	err := replay.Publish(ctx, nil, []*replay.Item{{ID: 1, Verdict: replay.StillWanted}}, 0, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
+	}
+}
+
+func TestRate(t *testing.T) {
+	for text, want := range map[string]string{
+		"20": "20/s", "20/s": "20/s", "600/m": "10/s", "1800/h": "0.5/s", "0": "0", "0/m": "0", "0.5": "0.5/s",
+	} {
+		var r curlctl.Rate
+		if err := r.Set(text); err != nil || r.String() != want {
+			t.Errorf("%q is %s, %v, want %s", text, r.String(), err, want)
+		}
+	}
+	for _, text := range []string{"", "/s", "x", "-1", "NaN", "Inf", "1e999", "20/d", "20/", "20/s/s", "20 /s"} {
+		r := curlctl.Rate(7)
+		if err := r.Set(text); err == nil || r != 7 {
+			t.Errorf("%q is %s, %v", text, r.String(), err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package curlctl_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,14 +11,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/kv8s/curl-me-that/deploy/curlctl"
 	"github.com/kv8s/curl-me-that/deploy/curlctl/internal/keys"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
-var _ = Describe("failing", func() {
+var _ = Describe("wants and failing", func() {
 	var w *world
 	// The clock of curlctl in these specs is 20 minutes and 30 seconds ahead.
 	at := func(d time.Duration) time.Time { return time.Now().Add(20*time.Minute + 30*time.Second + d) }
@@ -54,6 +54,33 @@ var _ = Describe("failing", func() {
 			func(d *v1.Due) { d.FreshUntil = timestamppb.New(at(5 * time.Minute)) })
 		w.want(ctx, named("new"), "https://f.example.com/")
 	}
+
+	It("shows wanted keys", func(ctx SpecContext) {
+		Expect(w.run(ctx, "wants").err).To(HaveSuffix("No keys are wanted.\n"))
+		w.fill(ctx)
+		golden("wants", w.ok(ctx, "wants"))
+		Expect(w.ok(ctx, "wants", "-n", "shop", "-o", "name")).To(Equal("key/shop/prices/k\n"))
+		Expect(w.ok(ctx, "wants", "-o", "json")).NotTo(ContainSubstring("secret"))
+	})
+
+	It("skips unreadable messages with a hint", func(ctx SpecContext) {
+		w.fill(ctx)
+		for _, subject := range []string{cm(0).WantSubject(), "curl.want.shop.pri%ces.k"} {
+			Expect(w.js.Publish(ctx, subject, []byte("garbage"))).Error().NotTo(HaveOccurred())
+		}
+		r := w.run(ctx, "wants", "-o", "name")
+		Expect(r.code).To(BeZero())
+		Expect(strings.Fields(r.out)).To(ConsistOf("key/default/cm-001/my.data", "key/default/cm-002/my.data",
+			"key/shop/prices/k"))
+		Expect(r.err).To(MatchRegexp("(?m)^Skipped 2 unreadable messages, the first: .*malformed.*\n$"))
+		Expect(w.run(ctx, "refetch", "--all").out).To(Equal("Requested 3 fetches.\n"))
+		GinkgoT().Setenv("CURLMETHAT_NATS_URL", w.server.URL())
+		Expect(runAs(ctx, "curlctl", time.Now, "__complete", "wants", "--name", "").out).To(ContainSubstring("prices\n"))
+
+		r = w.run(ctx, "doctor")
+		Expect(r.code).To(Equal(7))
+		Expect(flat(r.out)).To(MatchRegexp("wants +bad +2 messages unreadable To fix it: .*restart the watcher"))
+	})
 
 	It("lists failing, waiting and stale keys with reason and next try", func(ctx SpecContext) {
 		keys(ctx)
@@ -162,22 +189,5 @@ func TestAGroupSaysForWhomAndWhenMostOfItBegan(t *testing.T) {
 	}
 	if got := keys.Count(all).String(); got != "8 of 9 keys failing" {
 		t.Error(got)
-	}
-}
-
-func TestRate(t *testing.T) {
-	for text, want := range map[string]string{
-		"20": "20/s", "20/s": "20/s", "600/m": "10/s", "1800/h": "0.5/s", "0": "0", "0/m": "0", "0.5": "0.5/s",
-	} {
-		var r curlctl.Rate
-		if err := r.Set(text); err != nil || r.String() != want {
-			t.Errorf("%q is %s, %v, want %s", text, r.String(), err, want)
-		}
-	}
-	for _, text := range []string{"", "/s", "x", "-1", "NaN", "Inf", "1e999", "20/d", "20/", "20/s/s", "20 /s"} {
-		r := curlctl.Rate(7)
-		if err := r.Set(text); err == nil || r != 7 {
-			t.Errorf("%q is %s, %v", text, r.String(), err)
-		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/kv8s/curl-me-that/deploy/curlctl"
@@ -186,6 +187,18 @@ func (w *world) forget(ctx context.Context, key pipeline.Key) {
 	_, last, err := w.client.LastWant(ctx, key)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(w.client.PublishTombstone(ctx, key, last)).Error().NotTo(HaveOccurred())
+}
+
+// fill adds three wants, two timers and a failure.
+func (w *world) fill(ctx context.Context) {
+	GinkgoHelper()
+	w.timed(ctx, cm(1), "https://a.example.com/page?token=secret", &v1.Due{Cause: v1.Cause_CAUSE_REFRESH},
+		50*time.Minute+40*time.Second, func(w *v1.Want) { w.Refresh = durationpb.New(10 * time.Minute) })
+	b := w.timed(ctx, cm(2), "https://b.example.com/", &v1.Due{Cause: v1.Cause_CAUSE_RETRY, Attempts: 3},
+		40*time.Minute+40*time.Second)
+	w.want(ctx, pipeline.Key{Namespace: "shop", Name: "prices", Key: "k"}, "https://c.example.com/")
+	w.fail(ctx, b, v1.FailureClass_FAILURE_CLASS_TIMEOUT)
+	w.backlog(ctx, 3)
 }
 
 // failedTraceparent is the trace context of failed attempts.
