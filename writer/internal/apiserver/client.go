@@ -103,13 +103,13 @@ func (c *Client) Read(ctx context.Context, ref types.NamespacedName, whole bool)
 const acceptMetadata = runtime.ContentTypeProtobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 // configMap makes a request that returns a ConfigMap. It is cheaper than client-go/metadata, which encodes its options
-// for each request.
+// for each request, and than Namespace, Resource and Name, which join the path several times. The names are valid.
 func configMap(
 	ctx context.Context, ref types.NamespacedName, whole bool, request *rest.Request,
 ) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	request = request.Namespace(ref.Namespace).Resource("configmaps").Name(ref.Name)
+	request = request.AbsPath("/api/v1/namespaces", ref.Namespace, "configmaps", ref.Name)
 	if whole {
 		cm := new(corev1.ConfigMap)
 		return cm, request.Do(ctx).Into(cm)
