@@ -112,7 +112,7 @@ func Compare(a, b Condition) int {
 // Spec is the request for a key.
 type Spec struct {
 	Key, URL string
-	// SHA256 is the required digest (empty: any), and Rules the digest of rules and selection (empty: none).
+	// SHA256 is the required digest (empty: any), and Rules the hash of rules and selection (empty: none).
 	SHA256, Rules string
 	// Refresh is the interval (0: fetch once).
 	Refresh time.Duration

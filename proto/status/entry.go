@@ -30,7 +30,7 @@ type Entry struct {
 	Size int64 `json:"size,omitempty"`
 	// ChangedAt is when the body last changed, to the second.
 	ChangedAt time.Time `json:"changedAt,omitzero"`
-	// Rules is the digest of the rules and the selection that the body passed (empty: none).
+	// Rules is the hash of the rules and the selection that the body passed (empty: none).
 	Rules string `json:"rules,omitempty"`
 	// Available is the digest of other content of the URL, while curl-sha256 pins the key (empty: none).
 	Available string `json:"available,omitempty"`
