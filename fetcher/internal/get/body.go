@@ -17,7 +17,7 @@ import (
 const snippetTimeout = time.Second
 
 // content reads the body of a 200. Its Validators get from.
-func (x *exchange) content(from string, h *hop, answer *http.Response) (Response, error) {
+func (x *exchange) content(from string, answer *http.Response) (Response, error) {
 	layers, err := gzipLayers(answer.Header)
 	if err != nil {
 		return Response{}, err
@@ -30,9 +30,6 @@ func (x *exchange) content(from string, h *hop, answer *http.Response) (Response
 	body, err := readBody(answer.Body, answer.ContentLength, limit)
 	if err == nil && !isWhole(answer.Header, len(body)) {
 		err = io.ErrUnexpectedEOF
-	}
-	if err == nil && answer.ContentLength >= 0 && h.cutsText(body) {
-		err = errNotHTTP
 	}
 	if err == nil {
 		body, err = x.decode(body, layers, limit)

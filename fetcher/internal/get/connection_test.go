@@ -125,22 +125,6 @@ var _ = Describe("a connection", func() {
 		Entry("with TLS, through a proxy", true, true),
 	)
 
-	DescribeTable("with TLS shows that a server counted characters instead of bytes", func(ctx SpecContext, proxied bool) {
-		ca := newAuthority()
-		cfg.CABundle = writeFile("ca.pem", ca.pem())
-		port := serve(secured(&tls.Config{
-			MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{ca.issue(host, time.Now().Add(time.Hour))},
-		}, sayAndHold(ok+length(2)+"ä語")))
-		if proxied {
-			cfg.Proxy = "http://" + hostPort("127.0.0.1", serve(serveTunnels(port)))
-		}
-		err := errorOf(newClient().Do(ctx, get.Request{URL: httpsURL(port)}))
-		Expect(err.Detail).To(Equal(v1.FailureDetail_FAILURE_DETAIL_NOT_HTTP))
-	},
-		Entry(nil, false),
-		Entry("through a proxy", true),
-	)
-
 	DescribeTable("with TLS must end by close_notify if that ends the body:",
 		func(ctx SpecContext, proxied bool, text, body string, notify bool) {
 			ca := newAuthority()

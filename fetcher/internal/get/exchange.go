@@ -163,7 +163,7 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(secrets.from(u), h, answer)
+		response, err := x.content(secrets.from(u), answer)
 		return hopEnd{response: response, err: err, hop: h}
 	case answer.StatusCode == http.StatusNotModified && x.conditional(u, secrets) && x.request.confirmed(answer.Header):
 		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}

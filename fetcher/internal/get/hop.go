@@ -1,9 +1,6 @@
 package get
 
 import (
-	"bufio"
-	"bytes"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
@@ -13,9 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
@@ -74,42 +68,9 @@ type hop struct {
 	// certificateDetail is the detail of a rejection after the server asked for a client certificate (0: it did not).
 	certificateDetail v1.FailureDetail
 	wire              *wire
-	// rest reads the body of the response, and what follows it.
-	rest *bufio.Reader
 
 	// begun has the start time of each dial by address, and of the lookup by "".
 	begun sync.Map
-}
-
-// surplusTime is how long to wait for bytes after a body, which servers send together with it.
-const surplusTime = time.Millisecond
-
-// cutsText reports whether the server counted characters instead of bytes for the length of a body, so that its end is
-// missing: with the bytes that follow, it has as many characters as it should have bytes. Other surplus is no part of
-// the body, such as a page after a file, or blank lines.
-func (h *hop) cutsText(body []byte) bool {
-	if !slices.ContainsFunc(body, func(c byte) bool { return c >= utf8.RuneSelf }) {
-		return false
-	}
-	_ = h.wire.SetReadDeadline(time.Now().Add(surplusTime))
-	if _, err := h.rest.Peek(1); err != nil {
-		return false
-	}
-	_ = h.wire.SetReadDeadline(time.Now().Add(surplusTime))
-	text := bufio.NewReader(io.MultiReader(bytes.NewReader(body), h.rest))
-	size, runes, units, blank := 0, 0, 0, true // units of UTF-16, as in Java and JavaScript
-	for runes <= len(body) {
-		r, n, err := text.ReadRune()
-		switch {
-		case err != nil:
-			return !blank && (runes == len(body) || units == len(body))
-		case r == utf8.RuneError && n == 1: // no text
-			return false
-		}
-		size, runes, units = size+n, runes+1, units+utf16.RuneLen(r)
-		blank = blank && (size <= len(body) || unicode.IsSpace(r))
-	}
-	return false
 }
 
 // trace returns the hooks for the phases of a dial.

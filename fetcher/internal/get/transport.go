@@ -217,7 +217,7 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 		case toProxy && answer.StatusCode == http.StatusProxyAuthRequired:
 			return nil, errProxyFailed
 		case answer.StatusCode/100 != 1 || answer.StatusCode == http.StatusSwitchingProtocols:
-			limited.N, t.hop.rest = math.MaxInt64, reader
+			limited.N = math.MaxInt64
 			return answer, conn.SetDeadline(time.Time{})
 		}
 	}
