@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// gcPercent trades memory for CPU time: it saves a tenth of the CPU time for 3 MiB. GOMEMLIMIT still holds.
+// gcPercent trades memory for CPU time: it saves a tenth of the CPU time for up to 5 MiB. GOMEMLIMIT still holds.
 const gcPercent = 200
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"github.com/kv8s/curl-me-that/writer"
 )
 
-// gcPercent trades memory for CPU time: it saves a twentieth of the CPU time for 9 MiB. GOMEMLIMIT still holds.
+// gcPercent trades memory for CPU time: it saves a twentieth of the CPU time for up to 15 MiB. GOMEMLIMIT still holds.
 const gcPercent = 200
 
 func main() {
