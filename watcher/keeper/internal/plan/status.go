@@ -299,7 +299,7 @@ func cut(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}
-	kept := message[:maxMessage-len(" …")]
+	kept := strings.ToValidUTF8(message[:maxMessage-len(" …")], "")
 	return kept[:cmp.Or(max(strings.LastIndex(kept, ";"), 0), len(kept))] + " …"
 }
 

@@ -346,11 +346,13 @@ var _ = Describe("The status of a Watcher", func() {
 		))
 	})
 
-	It("truncates a long message between two parts", func() {
-		in := input(nil, func(in *plan.Input) {
-			in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: strings.Repeat("x", 2000)}
-		})
-		Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal(strings.Repeat("x", 1024-len(" …")) + " …"))
+	It("truncates a long message, but no character", func() {
+		for message, kept := range map[string]int{strings.Repeat("x", 2000): 1020, "x" + strings.Repeat("ü", 999): 1019} {
+			in := input(nil, func(in *plan.Input) {
+				in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: message}
+			})
+			Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal(message[:kept] + " …"))
+		}
 	})
 
 	It("has the value of curl-now once that is applied", func() {
