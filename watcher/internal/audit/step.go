@@ -151,22 +151,22 @@ func (a *Auditor) choose(s *step) {
 			s.enqueue(wantindex.ObjectOf(key))
 			return
 		}
-		if a.shouldRead(s, c, n%timers == a.turn%timers) {
+		if a.review(s, c, n%timers == a.turn%timers) {
 			s.toRead = append(s.toRead, c)
 		}
 	})
 }
 
-// shouldRead reports whether the messages of a key must be read, and updates the suspects. timer means that it is the
-// turn of its timer.
-func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
+// review updates the suspects by what the object shows of a key, and reports whether its messages must be read. timer
+// means that it is the turn of its timer.
+func (a *Auditor) review(s *step, c *candidate, timer bool) bool {
 	before := a.suspects[c.key]
 	if before == c.suspect || !c.shown.held && !c.futile {
 		if !handled(s.progress, s.now, c.want.Fence.Seq, c.want.At, a.interval.maxInFlight()) {
 			return false
 		}
 		a.suspects[c.key] = c.suspect
-		return a.isOver(s, c)
+		return a.endPause(s, c)
 	}
 	if before != nil && before.requests > 0 && c.shown.held {
 		a.lifted[before.group] = true
@@ -176,10 +176,9 @@ func (a *Auditor) shouldRead(s *step, c *candidate, timer bool) bool {
 	return c.want.Refreshes && c.shown.held && (timer || s.ahead(c))
 }
 
-// isOver reports whether the pause of a suspect is over. The pause after a request also ends when
-// another key of its group is held. To notice that soon, one key per group is requested every half
-// interval.
-func (a *Auditor) isOver(s *step, c *candidate) bool {
+// endPause ends the pause of a suspect if its time has come, and reports that. The pause after a request also ends when
+// another key of its group is held. To notice that soon, one key per group is requested every half interval.
+func (a *Auditor) endPause(s *step, c *candidate) bool {
 	k := c.suspect
 	if !k.waits() && s.lifted[k.group] {
 		k.notBefore = time.Time{}

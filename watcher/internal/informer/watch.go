@@ -93,7 +93,7 @@ type Source struct {
 func (i *Informer[T]) Watch(ctx context.Context, from Source) {
 	var namespaces sync.WaitGroup
 	for _, n := range i.namespaces {
-		w := &namespaceWatch[T]{Source: from, namespace: n}
+		w := &namespaceWatch[T]{namespace: n, from: from}
 		namespaces.Go(func() {
 			for ctx.Err() == nil {
 				w.untilStall(ctx)
@@ -105,9 +105,9 @@ func (i *Informer[T]) Watch(ctx context.Context, from Source) {
 
 // namespaceWatch is the watch of one namespace, or of all.
 type namespaceWatch[T Cached] struct {
-	Source
 	*namespace[T]
 
+	from    Source
 	failing atomic.Bool
 	// plain means that lists are no longer requested as streams, because one did not end.
 	plain atomic.Bool
@@ -124,23 +124,23 @@ func (n *namespaceWatch[T]) untilStall(ctx context.Context) {
 			wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 				if useless(ctx) {
 					cancel()
-					n.Redial()
+					n.from.Redial()
 				}
 			}, every, 0.1, true)
 		})
 	}
 	n.recordResponse()
 	n.recordListing(false)
-	endIf(n.stalled, n.StallAfter/20)
-	if n.CompareEvery > 0 {
-		endIf(n.restored, n.CompareEvery)
+	endIf(n.stalled, n.from.StallAfter/20)
+	if n.from.CompareEvery > 0 {
+		endIf(n.restored, n.from.CompareEvery)
 	}
 
-	log := kube.DebugLogr(n.Log)
-	cache.NewReflectorWithOptions(n.listWatch(), n.Objects.Type, n.namespace, cache.ReflectorOptions{
+	log := kube.DebugLogr(n.from.Log)
+	cache.NewReflectorWithOptions(n.listWatch(), n.from.Objects.Type, n.namespace, cache.ReflectorOptions{
 		Logger:          &log,
-		Name:            strings.ToLower(n.Objects.Name),
-		TypeDescription: n.Objects.Name,
+		Name:            strings.ToLower(n.from.Objects.Name),
+		TypeDescription: n.from.Objects.Name,
 		Backoff:         &wait.Backoff{Duration: backoffFirst, Cap: backoffMax, Factor: 2, Jitter: 0.5, Steps: backoffSteps},
 	}).RunWithContext(klog.NewContext(ctx, log))
 }
@@ -151,13 +151,13 @@ func (n *namespaceWatch[T]) stalled(context.Context) bool {
 	switch {
 	case n.failing.Load():
 		return false
-	case n.listingFor() > n.StallAfter:
+	case n.listingFor() > n.from.StallAfter:
 		n.plain.Store(true)
-		n.Log.Warn().Str("namespace", n.name).Msg("the list of " + n.Objects.Name +
+		n.from.Log.Warn().Str("namespace", n.name).Msg("the list of " + n.from.Objects.Name +
 			" as a stream does not end, requesting it as a whole from now on")
-	case n.silence() > n.StallAfter:
-		n.Log.Warn().Str("namespace", n.name).Time("since", time.Unix(0, n.seen.Load())).Msg("the watch of " +
-			n.Objects.Name + " is silent, restarting it")
+	case n.silence() > n.from.StallAfter:
+		n.from.Log.Warn().Str("namespace", n.name).Time("since", time.Unix(0, n.seen.Load())).Msg("the watch of " +
+			n.from.Objects.Name + " is silent, restarting it")
 	default:
 		return false
 	}
@@ -171,7 +171,7 @@ func (n *namespaceWatch[T]) restored(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
 	latest := n.latest.Load()
-	list, err := n.Objects.List(ctx, n.name, metav1.ListOptions{LabelSelector: n.Selector, Limit: 1})
+	list, err := n.from.Objects.List(ctx, n.name, metav1.ListOptions{LabelSelector: n.from.Selector, Limit: 1})
 	if err != nil { // the watch fails too, or will fall silent
 		return false
 	}
@@ -183,9 +183,9 @@ func (n *namespaceWatch[T]) restored(ctx context.Context) bool {
 	if now == 0 || now >= latest {
 		return false
 	}
-	n.Log.Warn().Str("namespace", n.name).Uint64("version", now).Uint64("seen", latest).
+	n.from.Log.Warn().Str("namespace", n.name).Uint64("version", now).Uint64("seen", latest).
 		Msg("the API server is at an earlier version than the watch, as after a restore: listing the " +
-			n.Objects.Name + " again")
+			n.from.Objects.Name + " again")
 	return true
 }
 
@@ -195,18 +195,18 @@ const compareTimeout = 10 * time.Second
 func (n *namespaceWatch[T]) listWatch() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = n.Selector
-			list, err := n.Objects.List(ctx, n.name, o)
+			o.LabelSelector = n.from.Selector
+			list, err := n.from.Objects.List(ctx, n.name, o)
 			n.logTransition(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = n.Selector
+			o.LabelSelector = n.from.Selector
 			list := o.SendInitialEvents != nil
 			if list && n.plain.Load() {
 				return nil, errPlain
 			}
-			stream, err := n.Objects.Watch(ctx, n.name, o)
+			stream, err := n.from.Objects.Watch(ctx, n.name, o)
 			n.recordListing(list && err == nil)
 			n.logTransition(ctx, cmp.Or(err, closed(stream)))
 			return stream, err
@@ -236,10 +236,10 @@ func (n *namespaceWatch[T]) logTransition(ctx context.Context, err error) {
 		if request := new(url.Error); errors.As(err, &request) {
 			err = request.Err // without the query
 		}
-		n.Log.Warn().Err(err).Str("namespace", n.name).Msg("the " + n.Objects.Name +
+		n.from.Log.Warn().Err(err).Str("namespace", n.name).Msg("the " + n.from.Objects.Name +
 			" cannot be watched, retrying")
 	case err == nil && failed:
-		n.Log.Info().Str("namespace", n.name).Msg("watching the " + n.Objects.Name + " again")
+		n.from.Log.Info().Str("namespace", n.name).Msg("watching the " + n.from.Objects.Name + " again")
 	}
 }
 
