@@ -36,14 +36,15 @@ func (e *Engine) carryOut(ctx context.Context, a *attempt, d decision) decision 
 		return e.conclude(ctx, a, failed(tooLarge()))
 	}
 	var timer uint64
-	first := func() (err error) { timer, err = e.setTimer(ctx, a, d); return err }
-	second := func() (err error) { d.dropped, err = e.publish(ctx, a, d); return err }
-	if a.claim != nil {
-		first, second = second, first
+	var err error
+	if a.claim == nil {
+		timer, err = e.setTimer(ctx, a, d)
 	}
-	err := first()
 	if err == nil {
-		err = second()
+		d.dropped, err = e.publish(ctx, a, d)
+	}
+	if err == nil && a.claim != nil {
+		timer, err = e.setTimer(ctx, a, d)
 	}
 	switch {
 	case errors.Is(err, pipeline.ErrSuperseded):

@@ -74,7 +74,7 @@ var _ = Describe("A good response", func() {
 		Expect(w.clock.Now().Sub(since)).To(BeNumerically("<=", 24*time.Hour))
 
 		f.elapse()
-		Expect(conditional.Load()).To(BeTrue(), "the unconditional GET renews the trust")
+		Expect(conditional.Load()).To(BeTrue(), "the unconditional GET begins another day")
 		timer := w.timer()
 		timer.Cause = v1.Cause_CAUSE_NOW // as curlctl refetch does
 		w.fire(timer.Due)
