@@ -224,6 +224,8 @@ func hostileBodies() []hostile {
 		serves("part of an unknown size", "hello", say(ok+"Content-Range: bytes 0-4/*\r\n"+length(5)+"hello")),
 		fails("truncated chunk", failure.BadResponse, 0, say(chunked+"64\r\n"+secret)),
 		fails("truncated chunks", failure.BadResponse, 0, say(chunked+chunk(secret))),
+		serves("long trailer and chunk extension", "hello",
+			say(chunked+"5;x="+strings.Repeat("e", 4000)+"\r\nhello\r\n0\r\nX-Trailer: "+strings.Repeat("t", 4000)+"\r\n\r\n")),
 		fails("truncated trailer", failure.BadResponse, 0, say(chunked+chunk(secret)+"0\r\nX-Tra")),
 		fails("invalid chunk size", failure.BadResponse, 0, sayAndHold(chunked+secret+"\r\n")),
 		fails("chunk size of 2^64", failure.BadResponse, 0, say(chunked+"10000000000000000\r\n"+secret)),

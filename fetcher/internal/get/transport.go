@@ -187,7 +187,7 @@ func (t *transport) send(r *http.Request, conn net.Conn, toProxy bool) (*http.Re
 		return nil, err
 	}
 	limited := &io.LimitedReader{R: conn, N: maxHeaderBytes}
-	reader := bufio.NewReaderSize(limited, 2<<10)
+	reader := bufio.NewReaderSize(limited, 4<<10) // package http refuses longer trailers and lines of chunks
 	if _, err := reader.Peek(1); err != nil {
 		return nil, err
 	}
