@@ -103,8 +103,9 @@ func (t *trigger) reported() v1.FailureClass {
 	return t.due.GetReported()
 }
 
-// youngFor is how long nobody replaces a want: the default of --coalesce of the watcher. To ask the broker costs an
-// eighth of the CPU time of fetcher and NATS.
+// youngFor is how long hardly anybody replaces a want: the default of --coalesce of the watcher. Results of a replaced
+// one only cost time, since the writer drops them. To ask the broker costs an eighth of the CPU time of fetcher and
+// NATS.
 const youngFor = 250 * time.Millisecond
 
 // young reports whether a trigger is a want that was published just now.
