@@ -22,7 +22,7 @@ import (
 var _ = It("A watcher restarts a silent watch over a new connection", func(ctx SpecContext) {
 	g := newGateway()
 	i := w.watch(func(o *options) {
-		o.cluster, o.pace.Stall = &rest.Config{Host: g.URL, QPS: -1}, 2*time.Second
+		o.cluster, o.at.Stall = &rest.Config{Host: g.URL, QPS: -1}, 2*time.Second
 	}).awaitReady()
 	gone := w.satisfied(ctx, "gone", "example.com")
 	g.silence()
@@ -37,7 +37,7 @@ var _ = It("A watcher lists objects without a stream if the bookmark at its end 
 	g.unmarked.Store(true)
 	w.create(ctx, "cm", "k=example.com")
 	i := w.watch(func(o *options) {
-		o.cluster, o.pace.Stall = &rest.Config{Host: g.URL, QPS: -1}, 500*time.Millisecond
+		o.cluster, o.at.Stall = &rest.Config{Host: g.URL, QPS: -1}, 500*time.Millisecond
 	})
 	edits := 0
 	Eventually(func() string { // a list that never ends is not silent

@@ -10,8 +10,8 @@ import (
 	"github.com/kv8s/curl-me-that/proto/process"
 )
 
-// Pace overrides intervals for specs; zero values keep the default.
-type Pace struct {
+// Intervals overrides intervals for specs; zero values keep the default.
+type Intervals struct {
 	Check, Audit, Stall, Export time.Duration
 	// Ahead is the lead of the machine's clock over the broker's.
 	Ahead time.Duration
@@ -27,7 +27,7 @@ func (o offClock) Now() time.Time                  { return o.RealClock.Now().Ad
 func (o offClock) Since(t time.Time) time.Duration { return o.Now().Sub(t) }
 
 // RunAt is Run with other intervals.
-func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Pace) error {
+func RunAt(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Config, at Intervals) error {
 	p := defaultIntervals()
 	if at.Check > 0 {
 		p.check = at.Check

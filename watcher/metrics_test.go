@@ -28,7 +28,7 @@ import (
 type options struct {
 	config  watcher.Config
 	cluster *rest.Config
-	pace    watcher.Pace
+	at      watcher.Intervals
 }
 
 // instance is a running watcher.
@@ -65,7 +65,7 @@ func (w *world) watch(change ...func(*options)) *instance {
 		c(&o)
 	}
 	return &instance{suitetest.Serve("watcher", w.nats.Dial(), func(ctx context.Context, rt *process.Runtime) error {
-		return watcher.RunAt(ctx, rt, o.config, o.cluster, o.pace)
+		return watcher.RunAt(ctx, rt, o.config, o.cluster, o.at)
 	})}
 }
 
@@ -240,7 +240,7 @@ var _ = Describe("The metrics of a watcher", func() {
 
 	It("show the leader, and only the leader exports metrics of the pipeline", func(ctx SpecContext) {
 		elect := func(o *options) {
-			o.config.Election.Enabled, o.pace.Export = true, 20*time.Millisecond
+			o.config.Election.Enabled, o.at.Export = true, 20*time.Millisecond
 			// The standby does not wait until the Lease expires.
 			o.config.Election.Lease, o.config.Election.Renew = time.Minute, 50*time.Second
 		}

@@ -97,8 +97,8 @@ var _ = It("A namespace that exceeds its limits gets some of its keys, and other
 		}
 		i := w.watch(func(o *options) { o.config.Quota = quota.Limits{Keys: 2} }).awaitReady()
 		Eventually(wanted).Should(HaveLen(2))
-		Eventually(func() int { return len(w.reports()) }).Should(Equal(1))
-		Expect(proto.Equal(w.reports()[0].GetSync(), &v1.Sync{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
+		Eventually(func() int { return len(w.syncs()) }).Should(Equal(1))
+		Expect(proto.Equal(w.syncs()[0].GetSync(), &v1.Sync{Bound: &v1.Bound{Keys: 2}})).To(BeTrue())
 		Expect(i.Value(own + "invalid_objects")()).To(BeEquivalentTo(1))
 		Expect(i.Value(own+"keys{")()).To(BeEquivalentTo(2), "those within the limit")
 		gone := wanted()[0]

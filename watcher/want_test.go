@@ -45,7 +45,7 @@ var _ = It("A watcher publishes nothing at its start if the stream is up to date
 })
 
 // audited shortens the intervals: the grace period is 100 ms, and a timer is overdue after 200 ms.
-func audited(o *options) { o.pace.Audit, o.pace.Check = 400*time.Millisecond, 100*time.Millisecond }
+func audited(o *options) { o.at.Audit, o.at.Check = 400*time.Millisecond, 100*time.Millisecond }
 
 var _ = It("A key with an hourly refresh is not requested again if the machine's clock is 10 min ahead",
 	func(ctx SpecContext) {
@@ -53,7 +53,7 @@ var _ = It("A key with an hourly refresh is not requested again if the machine's
 		w.create(ctx, "cm", "k=example.com", func(cm *corev1.ConfigMap) {
 			cm.Annotations["x-kv8s.io/"+annotation.RefreshName] = "1h"
 		})
-		i := w.watch(audited, func(o *options) { o.pace.Ahead = 10 * time.Minute }).awaitReady()
+		i := w.watch(audited, func(o *options) { o.at.Ahead = 10 * time.Minute }).awaitReady()
 		w.answer(ctx, key, "body")
 		Eventually(i.Value(own + `keys{state="ok"}`)).Should(BeEquivalentTo(1))
 		want, sequence, err := w.pipeline.LastWant(ctx, key)

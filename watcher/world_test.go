@@ -66,8 +66,8 @@ func (w *world) results() (results []*v1.Result) {
 	return results
 }
 
-// reports returns the pending reconcile requests.
-func (w *world) reports() []*v1.Result {
+// syncs returns the pending requests to sync an object.
+func (w *world) syncs() []*v1.Result {
 	GinkgoHelper()
 	return slices.DeleteFunc(w.results(), func(r *v1.Result) bool { return r.GetSync() == nil })
 }
