@@ -176,6 +176,19 @@ var _ = Describe("the operator's settings", func() {
 			Expect(questions(ctx, egress.Config{AllowCIDRs: loopback})).To(HaveEach(BeNumerically(">=", 4)))
 		})
 
+		It("is applied once to a name without a dot", func(ctx SpecContext) {
+			gate, _ := newGate(egress.Config{AllowCIDRs: loopback})
+			var asked []string
+			traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+				DNSStart: func(info httptrace.DNSStartInfo) { asked = append(asked, info.Host) },
+			})
+
+			Expect(attempt(traced, gate, "http://nobody/")).NotTo(Succeed())
+			Expect(asked).To(HaveExactElements("nobody"))
+			Expect(verdict(traced, gate, "http://nobody/")).NotTo(Succeed())
+			Expect(asked).To(HaveExactElements("nobody", "nobody"))
+		})
+
 		DescribeTable("is not applied if a server fails for the only family of a name",
 			func(ctx SpecContext, address string, kind dnsmessage.Type) {
 				gate, _ := newGate(egress.Config{AllowCIDRs: loopback})

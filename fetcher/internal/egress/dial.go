@@ -68,11 +68,8 @@ func (p *Policy) firstName(name string) string {
 // mayUseSearchList reports whether to look the name up within the cluster after a failed lookup.
 func (p *Policy) mayUseSearchList(ctx context.Context, name string, err error) bool {
 	first := p.firstName(name)
-	switch {
-	case len(p.allow) == 0 || !isNotFound(err):
+	if len(p.allow) == 0 || first == name || !isNotFound(err) { // name itself was looked up there already
 		return false
-	case first == name:
-		return true
 	}
 	// Go takes a name for unknown if it has no address of one family and the lookup of the other one failed.
 	strict := &net.Resolver{PreferGo: true, StrictErrors: true, Dial: p.dialling.resolver.Dial}
