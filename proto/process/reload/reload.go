@@ -56,6 +56,7 @@ func OpenOptional[T any](path string, parse func([]byte) (T, error)) (*File[T], 
 		return f, err
 	}
 	f = &File[T]{paths: []string{path}, parse: func(content [][]byte) (T, error) { return parse(content[0]) }}
+	f.failure = err.Error() // it lost no content, so there is nothing to report
 	value, err := parse(nil)
 	f.value.Store(&value)
 	return f, err

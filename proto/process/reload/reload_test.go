@@ -66,6 +66,29 @@ func TestLook(t *testing.T) {
 	}
 }
 
+func TestAMissingOptionalFileIsReportedOnceItAppeared(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	file, err := reload.OpenOptional(path, parse)
+	if err != nil || file.Value() != "" {
+		t.Fatalf("missing file gives %q, %v", file.Value(), err)
+	}
+	var reports []error
+	poll := func() { file.Poll(func(_ string, err error) { reports = append(reports, err) }) }
+	poll()
+	if len(reports) > 0 {
+		t.Errorf("it is reported before it appeared: %v", reports)
+	}
+	write(t, path, "one")
+	poll()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	poll()
+	if len(reports) != 2 || reports[0] != nil || !errors.Is(reports[1], os.ErrNotExist) || file.Value() != "one" {
+		t.Errorf("value %q, reports %v", file.Value(), reports)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if _, err := reload.Open(path, parse); !errors.Is(err, os.ErrNotExist) {
