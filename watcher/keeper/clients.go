@@ -16,7 +16,7 @@ import (
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // clients are the API clients of keeper.
@@ -113,7 +113,7 @@ func (c *clients) Apply(
 }
 
 // Report replaces the whole status, because an apply removes the fields that it omits.
-func (c *clients) Report(ctx context.Context, p *plan.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
+func (c *clients) Report(ctx context.Context, p *compile.Plan, s watchv1.WatcherStatus) (*watchv1.Watcher, error) {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": watchv1.GroupVersion().String(), "kind": watchv1.Kind,
 		"metadata": map[string]any{"name": p.Watcher.Name, "namespace": p.Watcher.Namespace, "uid": p.UID},

@@ -11,12 +11,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/kube"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // emit writes Events about the changes between two states. It runs before the status is written, and a
 // repeated Event has the same name, so none is lost or written twice.
-func (k *keeper) emit(ctx context.Context, in plan.Input, after watchv1.WatcherStatus) error {
+func (k *keeper) emit(ctx context.Context, in compile.Input, after watchv1.WatcherStatus) error {
 	for _, e := range append(changes(in.Plan, in.Previous, after), sidecarChanges(in, after)...) {
 		if err := k.record(ctx, e); err != nil {
 			return err
@@ -26,7 +26,7 @@ func (k *keeper) emit(ctx context.Context, in plan.Input, after watchv1.WatcherS
 }
 
 // changes returns the Events between two states.
-func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
+func changes(p *compile.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 	var events []kube.Event
 	find := func(s watchv1.WatcherStatus, kind string) *metav1.Condition {
 		return cmp.Or(meta.FindStatusCondition(s.Conditions, kind), &metav1.Condition{})
@@ -51,7 +51,7 @@ func changes(p *plan.Plan, before, after watchv1.WatcherStatus) []kube.Event {
 
 // sidecarChanges returns the Events about sidecars: one when the first sidecar fails, and one when all have
 // recovered. The Watcher's version distinguishes them from earlier ones.
-func sidecarChanges(in plan.Input, after watchv1.WatcherStatus) []kube.Event {
+func sidecarChanges(in compile.Input, after watchv1.WatcherStatus) []kube.Event {
 	if in.Pods == nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func sidecarChanges(in plan.Input, after watchv1.WatcherStatus) []kube.Event {
 }
 
 // event returns a warning on a Watcher. The occurrence distinguishes it from others with the same reason.
-func event(p *plan.Plan, reason, action, note, occurrence string) kube.Event {
+func event(p *compile.Plan, reason, action, note, occurrence string) kube.Event {
 	return kube.Event{
 		APIVersion: watchv1.GroupVersion().String(), Kind: watchv1.Kind,
 		Namespace: p.Watcher.Namespace, Name: p.Watcher.Name, UID: p.UID,
@@ -87,7 +87,7 @@ func (k *keeper) record(ctx context.Context, e kube.Event) error {
 }
 
 // reportLimit reports once that another controller keeps changing the ConfigMap.
-func (k *keeper) reportLimit(ctx context.Context, in *plan.Input, m *memory) {
+func (k *keeper) reportLimit(ctx context.Context, in *compile.Input, m *memory) {
 	if m.repairs.Reported {
 		return
 	}
@@ -100,7 +100,7 @@ func (k *keeper) reportLimit(ctx context.Context, in *plan.Input, m *memory) {
 }
 
 // drifted emits the Event for a repaired ConfigMap.
-func (k *keeper) drifted(ctx context.Context, in *plan.Input) error {
+func (k *keeper) drifted(ctx context.Context, in *compile.Input) error {
 	note := fmt.Sprintf("ConfigMap %s was changed%s and has been repaired", in.Plan.Target.Name, by(in))
 	if in.Target == nil {
 		note = "ConfigMap " + in.Plan.Target.Name + " was deleted and has been created again"
@@ -109,7 +109,7 @@ func (k *keeper) drifted(ctx context.Context, in *plan.Input) error {
 }
 
 // by returns the field manager that changed a ConfigMap, if known.
-func by(in *plan.Input) string {
+func by(in *compile.Input) string {
 	if in.Target == nil || in.Target.Other == "" {
 		return ""
 	}

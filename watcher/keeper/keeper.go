@@ -30,7 +30,7 @@ import (
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // requestTimeout is the maximum duration of one reconcile.
@@ -96,11 +96,11 @@ type keeper struct {
 	clients  *clients
 	metrics  *metrics
 	watchers *informer.Informer[*cachedWatcher]
-	targets  *informer.Informer[*plan.Target]
+	targets  *informer.Informer[*compile.Target]
 	// namespaces has the labels that decide about sidecars, and pods the pods with sidecars. Without --sidecars both
 	// are empty.
 	namespaces *informer.Informer[*namespace]
-	pods       *informer.Informer[*plan.Pod]
+	pods       *informer.Informer[*compile.Pod]
 	// claims has the Watchers by their ConfigMap, owners the label of each ConfigMap, and injected the pods by the
 	// Watchers whose sidecars they have. The oldest claim creates a ConfigMap, so every keeper picks the same one.
 	claims, owners, injected *index
@@ -109,7 +109,7 @@ type keeper struct {
 	election leader.Deps
 	cache    *process.HealthPart
 
-	compiler  *plan.Compiler
+	compiler  *compile.Compiler
 	injection injection
 	recorder  *kube.Recorder
 	clock     clock.PassiveClock
@@ -131,7 +131,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k := &keeper{
 		config: c, log: rt.Log, clients: clients, metrics: metrics, clock: wall,
 		claims: newIndex(), owners: newIndex(), injected: newIndex(),
-		compiler: plan.NewCompiler(grammar), recorder: kube.NewRecorder(clients.Events, name, wall, kube.EventBudget{}),
+		compiler: compile.NewCompiler(grammar), recorder: kube.NewRecorder(clients.Events, name, wall, kube.EventBudget{}),
 		cache: rt.Health.Part("watchers"),
 	}
 	k.injection = injection{
@@ -141,14 +141,14 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *cachedWatcher]{
 		Now: wall.Now, Notify: k.watcherChanged, Read: k.read,
 	})
-	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *plan.Target]{
+	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *compile.Target]{
 		Now: wall.Now, Notify: k.targetChanged, Read: k.compiler.Target,
 	})
 	k.namespaces = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *namespace]{
 		Now: wall.Now, Notify: k.namespaceChanged, Read: readNamespace,
 	})
-	k.pods = informer.New(config, informer.Deps[*corev1.Pod, *plan.Pod]{
-		Now: wall.Now, Notify: k.podChanged, Read: plan.ReadPod,
+	k.pods = informer.New(config, informer.Deps[*corev1.Pod, *compile.Pod]{
+		Now: wall.Now, Notify: k.podChanged, Read: compile.ReadPod,
 	})
 	metrics.measure(k.watchers, wall.Now)
 	health := rt.Health.Part("election")
@@ -162,7 +162,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 // read compiles a Watcher as it arrives, so that only its plan is cached.
 func (k *keeper) read(w *watchv1.Watcher) *cachedWatcher {
 	return &cachedWatcher{
-		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: plan.Kept(w.Status), StatusHash: plan.HashOf(w.Status),
+		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: compile.Kept(w.Status),
+		StatusHash: compile.HashOf(w.Status),
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/leader"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 	"github.com/kv8s/curl-me-that/watcher/keeper/internal/credentials"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
 )
 
 // queueName is the name of the queue in metrics.
@@ -93,7 +93,7 @@ func (m *metrics) measure(watchers *informer.Informer[*cachedWatcher], now func(
 		},
 		metric.Definition{
 			Name: "sidecars", Help: "Sidecars of pods by state, from the status of their Watchers.",
-			Labels: []metric.Label{metric.Labeled("state", plan.Starting, plan.Ready, plan.Failing)},
+			Labels: []metric.Label{metric.Labeled("state", compile.Starting, compile.Ready, compile.Failing)},
 		},
 		metric.Definition{
 			Name: "sidecars_outdated", Help: "Sidecars of an older generation than their Watcher's newest.",
@@ -130,9 +130,9 @@ func count(watchers *informer.Informer[*cachedWatcher], now time.Time) []map[str
 		states,
 		{"": notReady.Seconds()},
 		{
-			string(plan.Starting): float64(pods.Injected - pods.Ready - pods.Failing),
-			string(plan.Ready):    float64(pods.Ready),
-			string(plan.Failing):  float64(pods.Failing),
+			string(compile.Starting): float64(pods.Injected - pods.Ready - pods.Failing),
+			string(compile.Ready):    float64(pods.Ready),
+			string(compile.Failing):  float64(pods.Failing),
 		},
 		{"": float64(pods.Injected - pods.Current)},
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // tooLong is the cause if the data is too large.
@@ -26,19 +26,19 @@ func isImmutable(err error) bool {
 // refusal returns the reason why the API server refuses a ConfigMap (nil if a retry may help, or the
 // namespace is being deleted). It never quotes the server, because policies and webhooks may write
 // anything.
-func refusal(p *plan.Plan, err error) *plan.Problem {
+func refusal(p *compile.Plan, err error) *compile.Problem {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case isImmutable(err):
-		return &plan.Problem{Reason: watchv1.ReasonTargetImmutable, Message: plan.Immutable(p)}
+		return &compile.Problem{Reason: watchv1.ReasonTargetImmutable, Message: compile.Immutable(p)}
 	case apierrors.IsRequestEntityTooLargeError(err), apierrors.HasStatusCause(err, tooLong):
-		return &plan.Problem{
+		return &compile.Problem{
 			Reason:  watchv1.ReasonTooLarge,
 			Message: "ConfigMap " + p.Target.Name + " would be too large; move static data to another Watcher",
 		}
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-		return &plan.Problem{
+		return &compile.Problem{
 			Reason: watchv1.ReasonTargetRefused,
 			Message: "the API server refuses ConfigMap " + p.Target.Name +
 				" (" + string(apierrors.ReasonForError(err)) + "); kubectl apply of a ConfigMap of that name prints why",
@@ -49,7 +49,7 @@ func refusal(p *plan.Plan, err error) *plan.Problem {
 
 // owns returns the reason why an existing ConfigMap does not belong to the Watcher (nil if it does, or
 // may be taken over). A label is enough to hand it over.
-func owns(p *plan.Plan, t *plan.Target) *plan.Problem {
+func owns(p *compile.Plan, t *compile.Target) *compile.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller, ours := t.Controller, watchv1.GroupVersion().WithKind(watchv1.Kind).GroupKind()
 	switch {
@@ -66,21 +66,21 @@ func owns(p *plan.Plan, t *plan.Target) *plan.Problem {
 	return exists(p, "belongs to "+controller.Kind+" "+controller.Name+";")
 }
 
-func exists(p *plan.Plan, how string) *plan.Problem {
-	return &plan.Problem{
+func exists(p *compile.Plan, how string) *compile.Problem {
+	return &compile.Problem{
 		Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " " + how + " use another name",
 	}
 }
 
-func owned(p *plan.Plan, by string) *plan.Problem {
-	return &plan.Problem{
+func owned(p *compile.Plan, by string) *compile.Problem {
+	return &compile.Problem{
 		Reason:  watchv1.ReasonTargetOwned,
 		Message: "ConfigMap " + p.Target.Name + " belongs to Watcher " + by + "; use another name",
 	}
 }
 
 // protects returns the reason why a ConfigMap is protected (nil if it is not).
-func protects(protected []string, p *plan.Plan) *plan.Problem {
+func protects(protected []string, p *compile.Plan) *compile.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil
 	}
@@ -88,5 +88,5 @@ func protects(protected []string, p *plan.Plan) *plan.Problem {
 	if p.Target.Name == annotation.RootCA {
 		message = "ConfigMap " + p.Target.Name + " is protected; name another one"
 	}
-	return &plan.Problem{Reason: watchv1.ReasonTargetRefused, Message: message}
+	return &compile.Problem{Reason: watchv1.ReasonTargetRefused, Message: message}
 }

@@ -13,7 +13,7 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // recheckInterval is the interval between checks of a foreign ConfigMap, whose deletion the watch does
@@ -28,10 +28,10 @@ var errOutdated = errors.New("the Watcher has changed")
 type cachedWatcher struct {
 	informer.Meta
 
-	Plan *plan.Plan
+	Plan *compile.Plan
 	// Status is the input for the next status, and StatusHash the hash of the whole one.
 	Status     watchv1.WatcherStatus
-	StatusHash plan.Hash
+	StatusHash compile.Hash
 }
 
 // memory is the state of a Watcher between two reconciles.
@@ -48,15 +48,15 @@ type lookup struct {
 	at         time.Time
 	generation int64
 	// obstacle is the reason why the ConfigMap does not belong to the Watcher (nil if there is none).
-	obstacle *plan.Problem
+	obstacle *compile.Problem
 }
 
 // attempt is the last apply of a ConfigMap.
 type attempt struct {
 	at   time.Time
-	hash plan.Hash
+	hash compile.Hash
 	// refused is the API server's refusal (nil if there is none).
-	refused *plan.Problem
+	refused *compile.Problem
 }
 
 // reconcile reconciles one Watcher. It returns the time until the next call (0: on the next change). Concurrent calls
@@ -70,7 +70,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	remembered, _ := k.memories.LoadOrStore(name, &memory{})
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
-	in := plan.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
+	in := compile.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
 	in.Obstacle = protects(k.config.Selection.Protected, p)
 	if in.Obstacle == nil && p.Problem == nil {
 		again, err = k.reconcileTarget(ctx, &in, m)
@@ -90,7 +90,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 
 // reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
 func (k *keeper) reconcileTarget(
-	ctx context.Context, in *plan.Input, m *memory,
+	ctx context.Context, in *compile.Input, m *memory,
 ) (again time.Duration, err error) {
 	current, err := k.find(ctx, in.Plan, m)
 	if err != nil {
@@ -127,13 +127,13 @@ type decision struct {
 	apply bool
 	wait  time.Duration
 	// refused is the API server's last answer to the same object (nil if it did not refuse it).
-	refused *plan.Problem
+	refused *compile.Problem
 	// limited means that repairs are so frequent that the next one waits.
 	limited bool
 }
 
 // decide decides about the ConfigMap of the input, which does not have all that the plan applies, or does not exist.
-func decide(in *plan.Input, m *memory, now time.Time) decision {
+func decide(in *compile.Input, m *memory, now time.Time) decision {
 	p := in.Plan
 	same := m.tried.hash == p.Hash
 	switch {
@@ -150,16 +150,16 @@ func decide(in *plan.Input, m *memory, now time.Time) decision {
 }
 
 // isApplied reports whether a ConfigMap has everything that a plan applies, owned by keeper.
-func isApplied(p *plan.Plan, t *plan.Target) bool {
+func isApplied(p *compile.Plan, t *compile.Target) bool {
 	return t.Hash == p.Hash && t.Fields == p.Fields
 }
 
 // isRepair reports whether keeper last applied this plan to the ConfigMap.
-func isRepair(p *plan.Plan, t *plan.Target) bool { return t != nil && t.Hash == p.Hash }
+func isRepair(p *compile.Plan, t *compile.Target) bool { return t != nil && t.Hash == p.Hash }
 
 // find returns the ConfigMap that a Watcher names (nil if it does not exist). It records in the memory
 // why the ConfigMap does not belong to the Watcher.
-func (k *keeper) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Target, error) {
+func (k *keeper) find(ctx context.Context, p *compile.Plan, m *memory) (*compile.Target, error) {
 	if t := k.targets.Get(p.Target); t != nil {
 		m.found = lookup{obstacle: owns(p, t)}
 		return t, nil
@@ -183,7 +183,7 @@ func (k *keeper) find(ctx context.Context, p *plan.Plan, m *memory) (*plan.Targe
 }
 
 // apply applies the ConfigMap.
-func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
+func (k *keeper) apply(ctx context.Context, in *compile.Input, m *memory) error {
 	p := in.Plan
 	var version uint64
 	if in.Target != nil {
@@ -216,7 +216,7 @@ func (k *keeper) apply(ctx context.Context, in *plan.Input, m *memory) error {
 }
 
 // body returns the request body for a plan, or errOutdated.
-func (k *keeper) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte, error) {
+func (k *keeper) body(ctx context.Context, p *compile.Plan, version uint64) ([]byte, error) {
 	w, err := k.clients.Watcher(ctx, p.Watcher)
 	if err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (k *keeper) body(ctx context.Context, p *plan.Plan, version uint64) ([]byte
 }
 
 // failed records a failed apply. It returns no error for failures that only an edit solves.
-func (k *keeper) failed(in *plan.Input, m *memory, err error) error {
+func (k *keeper) failed(in *compile.Input, m *memory, err error) error {
 	problem := refusal(in.Plan, err)
 	if problem == nil {
 		k.metrics.applies.WithLabelValues(outcomeFailed).Inc()
@@ -245,9 +245,9 @@ func (k *keeper) failed(in *plan.Input, m *memory, err error) error {
 }
 
 // report patches the status if it differs, and emits the changes as Events.
-func (k *keeper) report(ctx context.Context, in plan.Input, before plan.Hash) error {
-	s := plan.StatusOf(in)
-	if plan.HashOf(s) == before {
+func (k *keeper) report(ctx context.Context, in compile.Input, before compile.Hash) error {
+	s := compile.StatusOf(in)
+	if compile.HashOf(s) == before {
 		return nil
 	}
 	if err := k.emit(ctx, in, s); err != nil {

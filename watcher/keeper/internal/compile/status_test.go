@@ -1,4 +1,4 @@
-package plan_test
+package compile_test
 
 import (
 	"strings"
@@ -19,14 +19,14 @@ import (
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // shown returns the status of a Watcher whose ConfigMap has these annotations, and whose source has these rules.
 func shown(annotations map[string]string, rules ...watchv1.Rule) watchv1.WatcherStatus {
 	GinkgoHelper()
-	return plan.StatusOf(plan.Input{
-		Plan:    &plan.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+	return compile.StatusOf(compile.Input{
+		Plan:    &compile.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
 		Target:  compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
 		Applied: true, Now: time.Now(),
 	})
@@ -68,9 +68,9 @@ var (
 )
 
 // input returns the Input of a Watcher with one source, an applied ConfigMap and these entries.
-func input(entries map[string]status.Entry, change ...func(*plan.Input)) plan.Input {
-	in := plan.Input{
-		Plan: &plan.Plan{
+func input(entries map[string]status.Entry, change ...func(*compile.Input)) compile.Input {
+	in := compile.Input{
+		Plan: &compile.Plan{
 			Generation: 3, Static: 1, CurlNow: "today",
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
 			Sources: []keystate.Spec{{Key: "a", URL: url}},
@@ -85,8 +85,8 @@ func input(entries map[string]status.Entry, change ...func(*plan.Input)) plan.In
 }
 
 // holding returns a ConfigMap with these entries.
-func holding(entries map[string]status.Entry) *plan.Target {
-	return &plan.Target{
+func holding(entries map[string]status.Entry) *compile.Target {
+	return &compile.Target{
 		Meta: informer.Meta{UID: "uid"}, Entries: annotated.EntriesOf(status.Status{Keys: entries}, nil),
 		Owners: ownedBy(annotation.FieldManager),
 	}
@@ -123,10 +123,10 @@ func terminal(e status.Entry) status.Entry {
 	return e
 }
 
-func suspended(in *plan.Input) { in.Plan.Suspended = true }
+func suspended(in *compile.Input) { in.Plan.Suspended = true }
 
-func withSidecar(in *plan.Input) {
-	in.Plan.Sidecar, in.InjectionKnown = &plan.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
+func withSidecar(in *compile.Input) {
+	in.Plan.Sidecar, in.InjectionKnown = &compile.Sidecar{Container: &corev1.Container{Name: "watch"}}, true
 }
 
 // summary lists the conditions in order, each as type=status/reason.
@@ -139,19 +139,19 @@ func summary(s watchv1.WatcherStatus) string {
 }
 
 // one returns the Input of a Watcher with an entry of its source.
-func one(e status.Entry, change ...func(*plan.Input)) plan.Input {
+func one(e status.Entry, change ...func(*compile.Input)) compile.Input {
 	return input(map[string]status.Entry{"a": e}, change...)
 }
 
 func forbidden(e status.Entry) status.Entry { return terminal(failing(e, "AddressDenied")) }
 
 // problem makes the Watcher one that cannot be compiled.
-func problem(in *plan.Input) {
-	in.Applied, in.Plan.Problem = false, &plan.Problem{Reason: "TooLarge", Message: "it is too large"}
+func problem(in *compile.Input) {
+	in.Applied, in.Plan.Problem = false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
 }
 
-func unapplied(in *plan.Input) { in.Applied = false }
-func unused(in *plan.Input)    { in.Plan.Sources = nil }
+func unapplied(in *compile.Input) { in.Applied = false }
+func unused(in *compile.Input)    { in.Plan.Sources = nil }
 
 // Conditions of several states.
 const (
@@ -161,20 +161,20 @@ const (
 
 // The table of package keystate has the states of keys.
 var _ = DescribeTable("The conditions of a Watcher",
-	func(in plan.Input, conditions, fetched string) {
-		s := plan.StatusOf(in)
+	func(in compile.Input, conditions, fetched string) {
+		s := compile.StatusOf(in)
 		Expect(summary(s)).To(Equal(conditions))
 		Expect(s.Fetched).To(Equal(fetched))
 		Expect(s.ObservedGeneration).To(Equal(int64(3)))
 		Expect(s.ConfigMapName).To(Equal("rules-config"))
 	},
-	Entry("while the ConfigMap is applied", input(nil, unapplied, func(in *plan.Input) { in.Target = nil }),
+	Entry("while the ConfigMap is applied", input(nil, unapplied, func(in *compile.Input) { in.Target = nil }),
 		fetching, "0/1"),
 	Entry("with the body, while an edit is applied", one(written(), unapplied),
 		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
 	Entry("before the first fetch", input(nil), fetching, "0/1"),
 	Entry("with the body", one(written()), fine, "1/1"),
-	Entry("with a body of another digest than requested", one(written(), func(in *plan.Input) {
+	Entry("with a body of another digest than requested", one(written(), func(in *compile.Input) {
 		in.Plan.Sources[0].SHA256 = strings.Repeat("cd", 32)
 	}), fetching, "0/1"),
 	Entry("with an entry copied from another object", one(func() status.Entry {
@@ -183,7 +183,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 		return e
 	}()), fetching, "0/1"),
 	Entry("when another manager keeps its value in the key",
-		one(written(), func(in *plan.Input) { in.Target.Owners = ownedBy("kubectl") }),
+		one(written(), func(in *compile.Input) { in.Target.Owners = ownedBy("kubectl") }),
 		"Ready=False/FetchFailed Fresh=False/Drifted Reconciling=True/FetchFailed", "0/1"),
 	Entry("when a refresh fails", one(failing(written(), "BadStatus")), "Ready=True/Ready Fresh=False/BadStatus", "1/1"),
 	Entry("when the first fetch fails", one(failing(status.Entry{}, "Timeout")),
@@ -196,7 +196,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 		"Ready=True/Ready Fresh=False/AddressDenied", "1/1"),
 	Entry("when policy forbids a URL whose body is stored, and another fetch fails", input(map[string]status.Entry{
 		"a": forbidden(written()), "b": failing(status.Entry{}, "Timeout"),
-	}, func(in *plan.Input) { in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url}) }),
+	}, func(in *compile.Input) { in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url}) }),
 		"Ready=False/FetchFailed Fresh=False/AddressDenied Reconciling=True/FetchFailed", "1/2"),
 	Entry("when policy forbids the URL, and the Watcher cannot be compiled", one(forbidden(status.Entry{}), problem),
 		"Ready=False/TooLarge Fresh=False/AddressDenied Stalled=True/TooLarge", "0/1"),
@@ -204,19 +204,19 @@ var _ = DescribeTable("The conditions of a Watcher",
 		fetching, "0/1"),
 	Entry("when the ConfigMap is immutable", one(failing(status.Entry{}, "Immutable")),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
-	Entry("when the ConfigMap belongs to another Watcher", input(nil, unapplied, func(in *plan.Input) {
-		in.Target, in.Obstacle = nil, &plan.Problem{Reason: "TargetExists", Message: "it exists"}
+	Entry("when the ConfigMap belongs to another Watcher", input(nil, unapplied, func(in *compile.Input) {
+		in.Target, in.Obstacle = nil, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
 	Entry("suspended, with the body", one(written(), suspended), "Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
 	Entry("suspended before the first fetch", input(nil, suspended),
 		"Ready=Unknown/Suspended Fresh=Unknown/Suspended", "0/1"),
 	Entry("with a sidecar that pods get", one(written(), withSidecar), fine+" Injectable=True/Injectable", "1/1"),
 	Entry("with a sidecar that pods do not get, which does not affect its data",
-		one(written(), withSidecar, func(in *plan.Input) {
-			in.NotInjected = &plan.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
+		one(written(), withSidecar, func(in *compile.Input) {
+			in.NotInjected = &compile.Problem{Reason: watchv1.ReasonPodSecurity, Message: "it is privileged"}
 		}), fine+" Injectable=False/PodSecurity", "1/1"),
 	Entry("with a sidecar, before the namespaces are listed",
-		one(written(), withSidecar, func(in *plan.Input) { in.InjectionKnown = false }),
+		one(written(), withSidecar, func(in *compile.Input) { in.InjectionKnown = false }),
 		fine+" Injectable=Unknown/Progressing", "1/1"),
 	Entry("suspended, without sources", input(nil, suspended, unused), fine, "-"),
 )
@@ -224,15 +224,15 @@ var _ = DescribeTable("The conditions of a Watcher",
 var _ = Describe("The status of a Watcher", func() {
 	It("stays the same while nothing changes", func() {
 		in := one(failing(written(), "BadStatus"))
-		before := plan.StatusOf(in)
-		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
-		Expect(plan.StatusOf(in)).To(Equal(before))
+		before := compile.StatusOf(in)
+		in.Previous, in.Now = compile.Kept(before), in.Now.Add(time.Hour)
+		Expect(compile.StatusOf(in)).To(Equal(before))
 	})
 
 	It("has a hash that tells keeper whether to write it", func() {
 		in := one(failing(written(), "BadStatus"))
-		before := plan.StatusOf(in)
-		Expect(plan.HashOf(*before.DeepCopy())).To(Equal(plan.HashOf(before)))
+		before := compile.StatusOf(in)
+		Expect(compile.HashOf(*before.DeepCopy())).To(Equal(compile.HashOf(before)))
 		for _, change := range []func(*watchv1.WatcherStatus){
 			func(s *watchv1.WatcherStatus) { s.ObservedGeneration++ },
 			func(s *watchv1.WatcherStatus) { s.Sources[0].Attempts++ },
@@ -243,59 +243,59 @@ var _ = Describe("The status of a Watcher", func() {
 		} {
 			after := *before.DeepCopy()
 			change(&after)
-			Expect(plan.HashOf(after)).NotTo(Equal(plan.HashOf(before)))
+			Expect(compile.HashOf(after)).NotTo(Equal(compile.HashOf(before)))
 		}
 	})
 
 	It("keeps the known state of its sidecar until the namespaces are listed", func() {
 		in := input(nil, withSidecar)
-		before := plan.StatusOf(in)
-		in.Previous, in.InjectionKnown, in.NotInjected = plan.Kept(before), false, nil
-		Expect(plan.StatusOf(in)).To(Equal(before))
+		before := compile.StatusOf(in)
+		in.Previous, in.InjectionKnown, in.NotInjected = compile.Kept(before), false, nil
+		Expect(compile.StatusOf(in)).To(Equal(before))
 	})
 
 	It("keeps the transition time while only the reason changes", func() {
 		in := one(failing(status.Entry{}, "Timeout"))
-		in.Previous = plan.Kept(plan.StatusOf(in))
+		in.Previous = compile.Kept(compile.StatusOf(in))
 		in.Now, in.Target = in.Now.Add(time.Hour), holding(map[string]status.Entry{"a": failing(status.Entry{}, "BadStatus")})
-		fresh := meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh)
+		fresh := meta.FindStatusCondition(compile.StatusOf(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.Reason).To(Equal("BadStatus"))
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(time.Hour)))
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		fresh = meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh)
+		fresh = meta.FindStatusCondition(compile.StatusOf(in).Conditions, watchv1.ConditionFresh)
 		Expect(fresh.LastTransitionTime.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("records when the content changed, by its digest", func() {
 		in := one(written())
-		in.Previous = plan.Kept(plan.StatusOf(in))
+		in.Previous = compile.Kept(compile.StatusOf(in))
 		Expect(in.Previous.ChangedAt.Time).To(Equal(began.Add(time.Hour)))
 		in.Now = in.Now.Add(time.Hour)
 		other := written()
 		other.SHA256 = strings.Repeat("cd", 32)
 		in.Target = holding(map[string]status.Entry{"a": other})
-		s := plan.StatusOf(in)
+		s := compile.StatusOf(in)
 		Expect(s.ContentSHA256).NotTo(Equal(in.Previous.ContentSHA256))
 		Expect(s.ChangedAt.Time).To(Equal(began.Add(2 * time.Hour)))
 	})
 
 	It("changes its content digest with static data, once that is applied", func() {
 		in := one(written())
-		before := plan.StatusOf(in)
-		in.Previous, in.Now = plan.Kept(before), in.Now.Add(time.Hour)
-		in.Plan.StaticSHA256, in.Applied = plan.HashOf("other"), false
-		Expect(plan.StatusOf(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
+		before := compile.StatusOf(in)
+		in.Previous, in.Now = compile.Kept(before), in.Now.Add(time.Hour)
+		in.Plan.StaticSHA256, in.Applied = compile.HashOf("other"), false
+		Expect(compile.StatusOf(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
 			HaveField("ChangedAt", before.ChangedAt)))
 		in.Applied = true
-		Expect(plan.StatusOf(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
+		Expect(compile.StatusOf(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
 	It("counts pods if there are any or may be any", func() {
-		none, one := &plan.Count{}, &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
-		pods := func(count *plan.Count, change ...func(*plan.Input)) *watchv1.PodsStatus {
+		none, one := &compile.Count{}, &compile.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		pods := func(count *compile.Count, change ...func(*compile.Input)) *watchv1.PodsStatus {
 			in := input(nil, change...)
 			in.Pods = count
-			return plan.StatusOf(in).Pods
+			return compile.StatusOf(in).Pods
 		}
 		Expect(pods(nil, withSidecar)).To(BeNil())
 		Expect(pods(none)).To(BeNil())
@@ -305,9 +305,9 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("keeps the input of the next Events", func() {
 		in := one(failing(status.Entry{}, "Timeout"), withSidecar)
-		in.Pods = &plan.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
-		s := plan.StatusOf(in)
-		kept := plan.Kept(s)
+		in.Pods = &compile.Count{PodsStatus: watchv1.PodsStatus{Injected: 1}}
+		s := compile.StatusOf(in)
+		kept := compile.Kept(s)
 		Expect(kept.Pods).To(Equal(s.Pods))
 		for i, c := range s.Conditions {
 			Expect(c.ObservedGeneration).To(Equal(int64(3)))
@@ -317,14 +317,14 @@ var _ = Describe("The status of a Watcher", func() {
 			Expect(kept.Conditions[i]).To(Equal(c))
 		}
 		in.Target = holding(map[string]status.Entry{"a": written()})
-		Expect(plan.Kept(plan.StatusOf(in)).Conditions).To(ContainElement(And(HaveField("Type",
+		Expect(compile.Kept(compile.StatusOf(in)).Conditions).To(ContainElement(And(HaveField("Type",
 			watchv1.ConditionFresh), HaveField("Message", ""))))
 	})
 
 	It("does not list healthy keys among the failing ones", func() {
 		in := input(map[string]status.Entry{"a": failing(status.Entry{}, "Timeout"), "b": written()})
 		in.Plan.Sources = append(in.Plan.Sources, keystate.Spec{Key: "b", URL: url})
-		Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
+		Expect(compile.StatusOf(in).Conditions[0].Message).To(Equal("key a: Timeout, since 2026-11-22T12:00:00Z " +
 			"[https://github.com/kv8s/curl-me-that/blob/main/deploy/docs/why-empty.md#6]"))
 	})
 
@@ -334,7 +334,7 @@ var _ = Describe("The status of a Watcher", func() {
 		e.Explanation = &status.Explanation{
 			HTTPStatus: 404, Message: "example.com responded with 404", NextTry: began.Add(59 * time.Minute),
 		}
-		s := plan.StatusOf(one(e))
+		s := compile.StatusOf(one(e))
 		for _, c := range s.Conditions {
 			Expect(c.Message).To(Equal("key a: example.com responded with 404, since 2026-11-22T12:00:00Z, " +
 				"gave up after 6 attempts, next try at 12:59 UTC " +
@@ -348,19 +348,19 @@ var _ = Describe("The status of a Watcher", func() {
 
 	It("truncates a long message, but no character", func() {
 		for message, kept := range map[string]int{strings.Repeat("x", 2000): 1020, "x" + strings.Repeat("ü", 999): 1019} {
-			in := input(nil, func(in *plan.Input) {
-				in.Obstacle = &plan.Problem{Reason: "TargetExists", Message: message}
+			in := input(nil, func(in *compile.Input) {
+				in.Obstacle = &compile.Problem{Reason: "TargetExists", Message: message}
 			})
-			Expect(plan.StatusOf(in).Conditions[0].Message).To(Equal(message[:kept] + " …"))
+			Expect(compile.StatusOf(in).Conditions[0].Message).To(Equal(message[:kept] + " …"))
 		}
 	})
 
 	It("has the value of curl-now once that is applied", func() {
-		in := input(nil, func(in *plan.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
-		in.Previous = plan.Kept(in.Previous)
-		Expect(plan.StatusOf(in).LastHandledReconcileAt).To(Equal("yesterday"))
+		in := input(nil, func(in *compile.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
+		in.Previous = compile.Kept(in.Previous)
+		Expect(compile.StatusOf(in).LastHandledReconcileAt).To(Equal("yesterday"))
 		in.Applied = true
-		Expect(plan.StatusOf(in).LastHandledReconcileAt).To(Equal("today"))
+		Expect(compile.StatusOf(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
 	It("lists all failing keys in a message of limited length", func() {
@@ -372,7 +372,7 @@ var _ = Describe("The status of a Watcher", func() {
 			entries[key] = failing(status.Entry{}, "Timeout")
 		}
 		in.Target = holding(entries)
-		message := meta.FindStatusCondition(plan.StatusOf(in).Conditions, watchv1.ConditionFresh).Message
+		message := meta.FindStatusCondition(compile.StatusOf(in).Conditions, watchv1.ConditionFresh).Message
 		Expect(len(message)).To(And(BeNumerically("<=", 1024), BeNumerically(">", 800)))
 		Expect(message).To(HavePrefix("key " + in.Plan.Sources[0].Key +
 			": Timeout, since 2026-11-22T12:00:00Z " +
@@ -381,16 +381,16 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("shows each source's content and failure", func() {
-		s := plan.StatusOf(one(failing(written(), "BadStatus")))
+		s := compile.StatusOf(one(failing(written(), "BadStatus")))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{
 			Key: "a", State: watchv1.Failing, SHA256: sum, Size: 5, FetchedAt: &metav1.Time{Time: began},
 			Reason: "BadStatus", Since: &metav1.Time{Time: began}, Attempts: 6,
 		}}))
 		undated := written()
 		undated.ChangedAt = time.Time{}
-		s = plan.StatusOf(one(undated))
+		s = compile.StatusOf(one(undated))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Good, SHA256: sum, Size: 5}}))
-		s = plan.StatusOf(one(status.Entry{URL: url}))
+		s = compile.StatusOf(one(status.Entry{URL: url}))
 		Expect(s.Sources).To(Equal([]watchv1.SourceStatus{{Key: "a", State: watchv1.Pending}}))
 	})
 })

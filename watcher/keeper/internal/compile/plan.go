@@ -1,6 +1,6 @@
-// Package plan compiles a Watcher into its ConfigMap, reads the cached part of that ConfigMap and of pods with a
+// Package compile compiles a Watcher into its ConfigMap, reads the cached part of that ConfigMap and of pods with a
 // sidecar, and computes the status of the Watcher from them. It is pure.
-package plan
+package compile
 
 import (
 	"cmp"

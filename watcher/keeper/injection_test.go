@@ -11,19 +11,19 @@ import (
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // sidecar returns a sidecar that meets the standard "restricted" as far as a container can, after a
 // change.
-func sidecar(namespace string, change func(*plan.Sidecar)) *plan.Plan {
-	s := &plan.Sidecar{Container: &corev1.Container{
+func sidecar(namespace string, change func(*compile.Sidecar)) *compile.Plan {
+	s := &compile.Sidecar{Container: &corev1.Container{
 		Name: "watch", Image: "i", SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}}
 	change(s)
-	return &plan.Plan{Watcher: types.NamespacedName{Namespace: namespace, Name: "errors"}, Sidecar: s}
+	return &compile.Plan{Watcher: types.NamespacedName{Namespace: namespace, Name: "errors"}, Sidecar: s}
 }
 
 // enforcing returns the labels of a namespace with sidecars that enforces a standard of a version (empty: latest).
@@ -35,31 +35,31 @@ func enforcing(level, version string) map[string]string {
 	return labels
 }
 
-func same(*plan.Sidecar) {}
+func same(*compile.Sidecar) {}
 
-func privileged(s *plan.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
+func privileged(s *compile.Sidecar) { s.Container.SecurityContext.Privileged = new(true) }
 
-func hostPath(s *plan.Sidecar) {
+func hostPath(s *compile.Sidecar) {
 	s.Volume = &corev1.Volume{
 		Name:         "host",
 		VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
 	}
 }
 
-func probing(s *plan.Sidecar) {
+func probing(s *compile.Sidecar) {
 	s.Container.LivenessProbe = &corev1.Probe{
 		ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Host: "10.0.0.1"}},
 	}
 }
 
-func bare(s *plan.Sidecar) { s.Container.SecurityContext = nil }
+func bare(s *compile.Sidecar) { s.Container.SecurityContext = nil }
 
 const (
 	unlabelled = "the pods of namespace team-a get no sidecars until it has the label x-kv8s.io/inject=enabled"
 	refused    = "pods with the sidecar are refused because namespace team-a enforces the Pod Security standard "
 )
 
-var _ = DescribeTable("The sidecar of a Watcher", func(disabled bool, p *plan.Plan, labels map[string]string,
+var _ = DescribeTable("The sidecar of a Watcher", func(disabled bool, p *compile.Plan, labels map[string]string,
 	reason, message string,
 ) {
 	i := injection{

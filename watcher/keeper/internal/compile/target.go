@@ -1,4 +1,4 @@
-package plan
+package compile
 
 import (
 	"crypto/sha256"

@@ -3,17 +3,15 @@ package keeper
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
 	"github.com/kv8s/curl-me-that/watcher/internal/informer"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 // injection predicts whether pods get a sidecar.
@@ -47,10 +45,10 @@ func readNamespace(m *metav1.PartialObjectMetadata) *namespace {
 
 // obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
 // until namespaces are listed.
-func (i *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) {
+func (i *injection) obstacle(p *compile.Plan) (obstacle *compile.Problem, known bool) {
 	namespace := p.Watcher.Namespace
-	problem := func(reason, message string) (*plan.Problem, bool) {
-		return &plan.Problem{Reason: reason, Message: message}, true
+	problem := func(reason, message string) (*compile.Problem, bool) {
+		return &compile.Problem{Reason: reason, Message: message}, true
 	}
 	if !i.enabled {
 		return problem(watchv1.ReasonPoliciesMissing,
@@ -72,7 +70,7 @@ func (i *injection) obstacle(p *plan.Plan) (obstacle *plan.Problem, known bool) 
 }
 
 // insecure returns the violations of the namespace's Pod Security standard by a sidecar, if any.
-func (i *injection) insecure(namespace string, labels map[string]string, sidecar *plan.Sidecar) *plan.Problem {
+func (i *injection) insecure(namespace string, labels map[string]string, sidecar *compile.Sidecar) *compile.Problem {
 	privileged := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
 	// Invalid labels count as the strictest standard, as in the API server.
 	standard, _ := api.PolicyToEvaluate(labels, api.Policy{Enforce: privileged, Audit: privileged, Warn: privileged})
@@ -80,7 +78,7 @@ func (i *injection) insecure(namespace string, labels map[string]string, sidecar
 	if result.Allowed {
 		return nil
 	}
-	return &plan.Problem{
+	return &compile.Problem{
 		Reason: watchv1.ReasonPodSecurity,
 		Message: fmt.Sprintf("pods with the sidecar are refused because namespace %s enforces the Pod Security "+
 			"standard %s: %s", namespace, standard.Enforce, result.ForbiddenDetail()),
@@ -88,7 +86,7 @@ func (i *injection) insecure(namespace string, labels map[string]string, sidecar
 }
 
 // pod returns the most secure pod with a sidecar, so that only the sidecar can violate the standard.
-func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
+func pod(sidecar *compile.Sidecar) *corev1.PodSpec {
 	spec := &corev1.PodSpec{
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot:   new(true),
@@ -100,76 +98,4 @@ func pod(sidecar *plan.Sidecar) *corev1.PodSpec {
 		spec.Volumes = []corev1.Volume{*sidecar.Volume}
 	}
 	return spec
-}
-
-// podsPause is the minimum interval between two counts of a Watcher's pods.
-const podsPause = time.Second
-
-// counted has the states of a Watcher's pods at the last count.
-type counted struct {
-	at         time.Time
-	generation int64
-	count      plan.Count
-}
-
-// observe counts the pods with the sidecar and logs transitions since the last count. It returns the time
-// until the next count (0: on the next change). The status stays the same until pods are listed.
-func (k *keeper) observe(in *plan.Input, m *memory) time.Duration {
-	if !k.config.Sidecars {
-		return 0
-	}
-	if !k.pods.Listed(in.Plan.Watcher.Namespace) {
-		if in.Previous.Pods != nil {
-			in.Pods = &plan.Count{PodsStatus: *in.Previous.Pods}
-		}
-		return 0
-	}
-	var pods []*plan.Pod
-	for _, name := range k.injected.of(in.Plan.Watcher) {
-		if pod := k.pods.Get(name); pod != nil {
-			pods = append(pods, pod)
-		}
-	}
-	if len(pods) == 0 && m.counted == nil && in.Plan.Sidecar == nil && in.Previous.Pods == nil {
-		return 0 // like most Watchers
-	}
-	before := m.counted
-	if before != nil && before.generation == in.Plan.Generation {
-		if wait := podsPause - in.Now.Sub(before.at); wait > 0 {
-			in.Pods = &before.count // otherwise each status write triggers a count
-			return wait
-		}
-	}
-	m.counted = &counted{at: in.Now, generation: in.Plan.Generation, count: plan.CountPods(in.Plan, pods, in.Now)}
-	if before != nil {
-		k.logTransitions(in.Plan, before.count.Pods, m.counted.count.Pods)
-	}
-	in.Pods = &m.counted.count
-	return m.counted.count.Again
-}
-
-// logTransitions logs each pod that is new or gone, or whose sidecar changed state.
-func (k *keeper) logTransitions(p *plan.Plan, before, after map[types.NamespacedName]plan.PodState) {
-	log := func(pod types.NamespacedName, s plan.PodState, message string) {
-		k.log.Info().Str("watcher", p.Watcher.String()).Str("pod", pod.String()).
-			Int64("generation", s.Generation).Str("state", string(s.State)).Str("reason", s.Reason).Msg(message)
-	}
-	for pod, now := range after {
-		was, known := before[pod]
-		if !known {
-			log(pod, now, "pod injected")
-			was.State = plan.Starting
-		}
-		if was.State != now.State {
-			log(pod, now, map[plan.State]string{
-				plan.Starting: "sidecar not ready", plan.Ready: "sidecar ready", plan.Failing: "sidecar failing",
-			}[now.State])
-		}
-	}
-	for pod, was := range before {
-		if _, still := after[pod]; !still {
-			was.Reason = ""
-			log(pod, was, "pod gone")
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package plan_test
+package compile_test
 
 import (
 	"encoding/json"
@@ -18,16 +18,16 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/keystate"
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
-func TestPlan(t *testing.T) { suitetest.Run(t, "Plan") }
+func TestCompile(t *testing.T) { suitetest.Run(t, "Compile") }
 
-func compiler() *plan.Compiler {
+func compiler() *compile.Compiler {
 	GinkgoHelper()
 	grammar, err := annotation.New(annotation.Defaults())
 	Expect(err).NotTo(HaveOccurred())
-	return plan.NewCompiler(grammar)
+	return compile.NewCompiler(grammar)
 }
 
 // watcher returns a Watcher with two sources and a static key, after a change.
@@ -50,7 +50,7 @@ func watcher(change ...func(*watchv1.Watcher)) *watchv1.Watcher {
 }
 
 // compiled compiles a Watcher after a change.
-func compiled(change ...func(*watchv1.Watcher)) *plan.Plan {
+func compiled(change ...func(*watchv1.Watcher)) *compile.Plan {
 	GinkgoHelper()
 	return compiler().Compile(watcher(change...))
 }
@@ -89,7 +89,7 @@ var _ = Describe("Compiling a Watcher", func() {
 	It("rejects an expression that is not boolean", func() {
 		p := compiled(ruled("size(json.rules) + 1"))
 		Expect(p.Problem).To(BeNil(), "compiled in the goroutine of the watch")
-		Expect(p.Checked().Problem).To(Equal(&plan.Problem{
+		Expect(p.Checked().Problem).To(Equal(&compile.Problem{
 			Reason:  watchv1.ReasonInvalidExpression,
 			Message: "annotation curl-expect, rule 2 of key b: expected a boolean, column 18",
 		}))
@@ -126,7 +126,7 @@ var _ = Describe("Compiling a Watcher", func() {
 			HaveField("Target", types.NamespacedName{Namespace: "team-a", Name: "other"}),
 			HaveField("Suspended", true), HaveField("CurlNow", "1"), HaveField("Static", 2),
 			HaveField("Sidecar",
-				HaveValue(Equal(plan.Sidecar{
+				HaveValue(Equal(compile.Sidecar{
 					Container: &corev1.Container{Name: "reloader"},
 					Volume:    &corev1.Volume{Name: "cache"},
 				}))),
@@ -213,9 +213,9 @@ var _ = DescribeTable("A Watcher that cannot be applied has a reason and a sente
 
 var _ = It("A hash is parsed only from valid text", func() {
 	hash := compiled().Hash
-	Expect(plan.ParseHash(hash.String())).To(Equal(hash))
+	Expect(compile.ParseHash(hash.String())).To(Equal(hash))
 	for _, text := range []string{"", "none", hash.String() + "00", hash.String() + "0", hash.String()[2:]} {
-		Expect(plan.ParseHash(text)).To(BeZero(), text)
+		Expect(compile.ParseHash(text)).To(BeZero(), text)
 	}
 })
 

@@ -1,4 +1,4 @@
-package plan_test
+package compile_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	watchv1 "github.com/kv8s/curl-me-that/proto/watch/v1alpha1"
-	"github.com/kv8s/curl-me-that/watcher/keeper/internal/plan"
+	"github.com/kv8s/curl-me-that/watcher/keeper/internal/compile"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -74,16 +74,16 @@ func ended(code int32, restarts int32) func(*corev1.Pod, *corev1.ContainerStatus
 }
 
 // count counts one pod for Watcher errors of generation 4.
-func count(p *corev1.Pod) plan.Count {
-	read := plan.ReadPod(p)
+func count(p *corev1.Pod) compile.Count {
+	read := compile.ReadPod(p)
 	if read == nil {
-		return plan.Count{}
+		return compile.Count{}
 	}
-	errors := &plan.Plan{
+	errors := &compile.Plan{
 		Watcher: types.NamespacedName{Name: "errors"}, Generation: 4,
-		Sidecar: &plan.Sidecar{Container: &corev1.Container{Name: "watch"}},
+		Sidecar: &compile.Sidecar{Container: &corev1.Container{Name: "watch"}},
 	}
-	return plan.CountPods(errors, []*plan.Pod{read}, now)
+	return compile.CountPods(errors, []*compile.Pod{read}, now)
 }
 
 var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
@@ -105,7 +105,7 @@ var _ = DescribeTable("A sidecar", func(p *corev1.Pod, want string) {
 	Entry("is starting if it is running and not ready", pod(runs(time.Minute), unready), "starting"),
 	Entry("is ready again after one crash", pod(runs(time.Minute), crashed(1, time.Second)), "ready"),
 	Entry("fails while it is running in a crash loop", pod(runs(time.Minute), crashed(2, time.Second)), "failing Error"),
-	Entry("is ready after running long enough", pod(runs(plan.RecoveryTime+time.Second), crashed(9, time.Second)),
+	Entry("is ready after running long enough", pod(runs(compile.RecoveryTime+time.Second), crashed(9, time.Second)),
 		"ready"),
 	Entry("is ready if it ran long enough before", pod(runs(time.Minute), crashed(9, time.Hour)), "ready"),
 	Entry("is starting again after it ended once", pod(ended(1, 0)), "starting"),
@@ -126,12 +126,12 @@ var _ = Describe("A pod", func() {
 
 	It("is counted again when its sidecar has run long enough", func() {
 		got := count(pod(runs(time.Minute), crashed(2, time.Second)))
-		Expect(got.Again).To(Equal(plan.RecoveryTime - time.Minute))
+		Expect(got.Again).To(Equal(compile.RecoveryTime - time.Minute))
 		Expect(got.Worst.Name).To(Equal("web"))
 	})
 
 	DescribeTable("is ignored", func(p *corev1.Pod) {
-		Expect(plan.ReadPod(p)).To(BeNil())
+		Expect(compile.ReadPod(p)).To(BeNil())
 	},
 		Entry("if it has succeeded",
 			pod(func(p *corev1.Pod, _ *corev1.ContainerStatus) { p.Status.Phase = corev1.PodSucceeded })),
@@ -147,7 +147,7 @@ var _ = Describe("A pod", func() {
 		for i := range 100 {
 			text += fmt.Sprintf("w%d=1,", i)
 		}
-		read := plan.ReadPod(pod(func(p *corev1.Pod,
+		read := compile.ReadPod(pod(func(p *corev1.Pod,
 			_ *corev1.ContainerStatus,
 		) {
 			p.Annotations[watchv1.InjectedAnnotation] = text
