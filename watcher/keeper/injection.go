@@ -43,9 +43,9 @@ func readNamespace(m *metav1.PartialObjectMetadata) *namespace {
 	return n
 }
 
-// obstacle returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
+// problem returns the reason why pods would not get the sidecar of a plan (nil if they would), or false
 // until namespaces are listed.
-func (i *injection) obstacle(p *compile.Plan) (obstacle *compile.Problem, known bool) {
+func (i *injection) problem(p *compile.Plan) (_ *compile.Problem, known bool) {
 	namespace := p.Watcher.Namespace
 	problem := func(reason, message string) (*compile.Problem, bool) {
 		return &compile.Problem{Reason: reason, Message: message}, true

@@ -71,7 +71,7 @@ var _ = DescribeTable("The sidecar of a Watcher", func(disabled bool, p *compile
 		},
 		security: suitetest.Must(policy.NewEvaluator(policy.DefaultChecks(), nil)),
 	}
-	found, known := i.obstacle(p)
+	found, known := i.problem(p)
 	Expect(known).To(Equal(p.Watcher.Namespace != "unlisted"))
 	if reason == "" {
 		Expect(found).To(BeNil())
@@ -109,5 +109,5 @@ var _ = DescribeTable("The sidecar of a Watcher", func(disabled bool, p *compile
 		watchv1.ReasonNamespaceNotEnabled, "namespace kube-system is protected; its pods get no sidecars"),
 	Entry("is not injected in a namespace that does not exist yet", false, sidecar("new", same), nil,
 		watchv1.ReasonNamespaceNotEnabled, "the pods of namespace new get no sidecars until it has the label"),
-	Entry("has no known obstacle until the namespaces are listed", false, sidecar("unlisted", same), nil, "", ""),
+	Entry("has no known problem until the namespaces are listed", false, sidecar("unlisted", same), nil, "", ""),
 )

@@ -47,8 +47,8 @@ type memory struct {
 type lookup struct {
 	at         time.Time
 	generation int64
-	// obstacle is the reason why the ConfigMap does not belong to the Watcher (nil if there is none).
-	obstacle *compile.Problem
+	// problem is the reason why the ConfigMap does not belong to the Watcher (nil if there is none).
+	problem *compile.Problem
 }
 
 // attempt is the last apply of a ConfigMap.
@@ -71,12 +71,12 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
 	in := compile.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
-	in.Obstacle = protects(k.config.Selection.Protected, p)
-	if in.Obstacle == nil && p.Problem == nil {
+	in.Problem = protects(k.config.Selection.Protected, p)
+	if in.Problem == nil && p.Problem == nil {
 		again, err = k.reconcileTarget(ctx, &in, m)
 	}
 	if p.Sidecar != nil {
-		in.NotInjected, in.InjectionKnown = k.injection.obstacle(p)
+		in.NotInjected, in.InjectionKnown = k.injection.problem(p)
 	}
 	switch {
 	case errors.Is(err, errOutdated), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -96,8 +96,8 @@ func (k *keeper) reconcileTarget(
 	if err != nil {
 		return 0, err
 	}
-	if in.Obstacle = m.found.obstacle; in.Obstacle != nil {
-		if in.Obstacle.Reason == watchv1.ReasonTargetExists {
+	if in.Problem = m.found.problem; in.Problem != nil {
+		if in.Problem.Reason == watchv1.ReasonTargetExists {
 			again = recheckInterval
 		}
 		return again, nil
@@ -108,14 +108,14 @@ func (k *keeper) reconcileTarget(
 		return 0, nil
 	}
 	next := decide(in, m, k.clock.Now())
-	in.Obstacle = next.refused
+	in.Problem = next.refused
 	if next.limited {
 		k.reportLimit(ctx, in, m)
 	}
 	if !next.apply {
 		return next.wait, nil
 	}
-	if err := k.apply(ctx, in, m); err != nil || in.Obstacle == nil {
+	if err := k.apply(ctx, in, m); err != nil || in.Problem == nil {
 		return 0, err
 	}
 	return recheckInterval, nil // an unchanged status triggers no other reconcile
@@ -161,15 +161,15 @@ func isRepair(p *compile.Plan, t *compile.Target) bool { return t != nil && t.Ha
 // why the ConfigMap does not belong to the Watcher.
 func (k *keeper) find(ctx context.Context, p *compile.Plan, m *memory) (*compile.Target, error) {
 	if t := k.targets.Get(p.Target); t != nil {
-		m.found = lookup{obstacle: owns(p, t)}
+		m.found = lookup{problem: owns(p, t)}
 		return t, nil
 	}
 	if first, found := k.claims.first(p.Target); found && first != p.Watcher {
-		m.found.obstacle = owned(p, first.Name)
+		m.found.problem = owned(p, first.Name)
 		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
 	now := k.clock.Now()
-	if m.found.obstacle != nil && m.found.generation == p.Generation && now.Sub(m.found.at) < recheckInterval {
+	if m.found.problem != nil && m.found.generation == p.Generation && now.Sub(m.found.at) < recheckInterval {
 		return nil, nil //nolint:nilnil // looked up recently
 	}
 	m.found = lookup{at: now, generation: p.Generation}
@@ -178,7 +178,7 @@ func (k *keeper) find(ctx context.Context, p *compile.Plan, m *memory) (*compile
 		return nil, err
 	}
 	t := k.compiler.Target(object)
-	m.found.obstacle = owns(p, t)
+	m.found.problem = owns(p, t)
 	return t, nil
 }
 
@@ -199,7 +199,7 @@ func (k *keeper) apply(ctx context.Context, in *compile.Input, m *memory) error 
 	if err != nil {
 		return k.failed(in, m, err)
 	}
-	m.tried.hash, m.tried.refused, in.Obstacle = p.Hash, nil, nil
+	m.tried.hash, m.tried.refused, in.Problem = p.Hash, nil, nil
 	result := outcomeApplied
 	if repair {
 		result = outcomeRepaired
@@ -240,7 +240,7 @@ func (k *keeper) failed(in *compile.Input, m *memory, err error) error {
 		return fmt.Errorf("apply ConfigMap %s: %w", in.Plan.Target, err)
 	}
 	k.metrics.applies.WithLabelValues(outcomeRefused).Inc()
-	m.tried.refused, m.tried.hash, in.Obstacle = problem, in.Plan.Hash, problem
+	m.tried.refused, m.tried.hash, in.Problem = problem, in.Plan.Hash, problem
 	return nil
 }
 

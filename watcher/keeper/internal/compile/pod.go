@@ -107,7 +107,7 @@ func ReadPod(pod *corev1.Pod) *Pod {
 		}
 		for k := range pod.Status.InitContainerStatuses {
 			if s := &pod.Status.InitContainerStatuses[k]; s.Name == c.Name {
-				p.Containers = append(p.Containers, read(s, pod.DeletionTimestamp != nil))
+				p.Containers = append(p.Containers, containerOf(s, pod.DeletionTimestamp != nil))
 			}
 		}
 	}
@@ -132,8 +132,8 @@ func injections(text string) []Injection {
 	return found
 }
 
-// read returns the state of a container. The end of a sidecar is no failure if its pod is deleted.
-func read(s *corev1.ContainerStatus, deleted bool) Container {
+// containerOf returns a container as its status shows it. The end of a sidecar is no failure if its pod is deleted.
+func containerOf(s *corev1.ContainerStatus, deleted bool) Container {
 	c := Container{Name: unique.Make(s.Name).Value(), State: Starting}
 	switch now := s.State; {
 	case deleted && now.Running == nil:

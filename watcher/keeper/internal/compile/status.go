@@ -29,8 +29,8 @@ type Input struct {
 	Target *Target
 	// Applied means that the ConfigMap has everything that the plan applies.
 	Applied bool
-	// Obstacle is a problem that only an edit solves (nil if there is none).
-	Obstacle *Problem
+	// Problem is the problem of the ConfigMap or its name (nil if there is none). That of the Watcher itself is in Plan.
+	Problem *Problem
 	// NotInjected is the reason why pods do not get the sidecar (nil if they do). It is valid only if
 	// InjectionKnown.
 	NotInjected    *Problem
@@ -160,7 +160,7 @@ func (in Input) condition(kind string, v verdict) metav1.Condition {
 
 // ready returns the value of Ready, and whether the Watcher is stalled: only an edit helps.
 func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
-	if problem := cmp.Or(in.Obstacle, in.Plan.Problem); problem != nil {
+	if problem := cmp.Or(in.Problem, in.Plan.Problem); problem != nil {
 		return verdict{metav1.ConditionFalse, problem.Reason, problem.Message}, true
 	}
 	if first(sources, isImmutable) != nil {

@@ -205,7 +205,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 	Entry("when the ConfigMap is immutable", one(failing(status.Entry{}, "Immutable")),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
 	Entry("when the ConfigMap belongs to another Watcher", input(nil, unapplied, func(in *compile.Input) {
-		in.Target, in.Obstacle = nil, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
+		in.Target, in.Problem = nil, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
 	Entry("suspended, with the body", one(written(), suspended), "Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
 	Entry("suspended before the first fetch", input(nil, suspended),
@@ -349,7 +349,7 @@ var _ = Describe("The status of a Watcher", func() {
 	It("truncates a long message, but no character", func() {
 		for message, kept := range map[string]int{strings.Repeat("x", 2000): 1020, "x" + strings.Repeat("ü", 999): 1019} {
 			in := input(nil, func(in *compile.Input) {
-				in.Obstacle = &compile.Problem{Reason: "TargetExists", Message: message}
+				in.Problem = &compile.Problem{Reason: "TargetExists", Message: message}
 			})
 			Expect(compile.StatusOf(in).Conditions[0].Message).To(Equal(message[:kept] + " …"))
 		}
