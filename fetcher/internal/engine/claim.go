@@ -58,7 +58,7 @@ func (e *Engine) enqueue(ctx context.Context, a *attempt, d decision, timer uint
 		Until: time.Now().Add(d.wait), Bytes: len(data),
 		Start: func(ticket *throttle.Ticket) { e.start(l, ticket) }, //nolint:contextcheck // it starts later
 	}
-	if d.parking.WaitsFor == v1.WaitsFor_WAITS_FOR_SHARED_GET {
+	if d.parking.For == v1.WaitsFor_WAITS_FOR_SHARED_GET {
 		e.deps.Throttle.Hold(k)
 		key := a.key // so that the call does not keep the payload in memory
 		e.shared.After(d.parking.shared, func() { e.deps.Throttle.Unhold(key) })

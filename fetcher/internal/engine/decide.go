@@ -122,10 +122,10 @@ func park(t *trigger, p parking, now time.Time, random float64) decision {
 		}
 		due.WaitingSince, due.Unended, due.WaitsFor = since, t.due.GetUnended(), t.due.GetWaitsFor()
 	}
-	if p.WaitsFor == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
+	if p.For == v1.WaitsFor_WAITS_FOR_UNSPECIFIED {
 		d.outcome = outcomeQueued
 	} else {
-		due.WaitsFor = p.WaitsFor
+		due.WaitsFor = p.For
 	}
 	d.at = now.Add(d.wait)
 	return d

@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 	}
 	notModified := responded(get.Response{NotModified: true})
 	queue := func(waitsFor v1.WaitsFor, pause time.Duration) attemptEnd {
-		return queuedFor(throttle.Obstacle{WaitsFor: waitsFor, Pause: pause})
+		return queuedFor(throttle.Wait{For: waitsFor, Pause: pause})
 	}
 	has := func(body string) *v1.Due {
 		cached := &v1.Cached{Sha256: body, Etag: `"` + body + `"`, Size: int64(len(body))}
@@ -253,8 +253,8 @@ func TestDecide(t *testing.T) {
 			want: "parked, ack | parked in 2m4s waits for PAUSE for 0s",
 		},
 		"no budget": {
-			past: failing(2, withheld), end: parkedFor(throttle.Obstacle{
-				WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute,
+			past: failing(2, withheld), end: parkedFor(throttle.Wait{
+				For: v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES, Pause: time.Minute,
 			}),
 			want: "parked, ack | parked in 1m0s after 2 BadStatus 500 withheld failing for 1m0s waits for NAMESPACE_BYTES",
 		},

@@ -32,7 +32,7 @@ const (
 	outcomeInSync     outcome = "in_sync"    // nothing to fetch before the next refresh
 	outcomeRetry      outcome = "retry"      // the attempt failed, and a retry is scheduled
 	outcomeGaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
-	outcomeParked     outcome = "parked"     // an obstacle prevents an attempt
+	outcomeParked     outcome = "parked"     // the key waits without an attempt
 	outcomeQueued     outcome = "queued"     // the key is parked only until its turn in the queue
 	outcomeSuperseded outcome = "superseded" // the want was replaced or removed
 	outcomeTombstone  outcome = "tombstone"  // the message is a tombstone
@@ -68,7 +68,7 @@ func (e *Engine) report(a *attempt, d decision) {
 	case outcomeRetry:
 		e.deps.Metrics.retries.Inc()
 	case outcomeParked:
-		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(d.parking.WaitsFor)).Inc()
+		e.deps.Metrics.parked.WithLabelValues(pipeline.WaitsForName(d.parking.For)).Inc()
 	default:
 	}
 	level, text := logLine(t, d)

@@ -46,7 +46,7 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	case a.tombstone():
 		return skipped(outcomeTombstone)
 	case a.cause == v1.Cause_CAUSE_PARKED && a.claim == nil && e.deps.Throttle.IsQueued(a.key, a.wantSequence):
-		return queuedFor(throttle.Obstacle{})
+		return queuedFor(throttle.Wait{})
 	case a.kind == pipeline.KindDue:
 		if end, ok := e.confirm(ctx, a); !ok {
 			return end
@@ -60,10 +60,10 @@ func (e *Engine) try(ctx context.Context, a *attempt) attemptEnd {
 	// Deliveries also count messages that a draining fetcher gave back, so crashes are counted in claims: a
 	// redelivered message is queued first.
 	case a.claim == nil && (a.deliveries > 1 || a.due.GetUnended() > 0):
-		return queuedFor(throttle.Obstacle{})
+		return queuedFor(throttle.Wait{})
 	}
-	if obstacle := e.overBudget(&a.trigger); obstacle != nil {
-		return parkedFor(*obstacle)
+	if wait := e.overBudget(&a.trigger); wait != nil {
+		return parkedFor(*wait)
 	}
 	end := e.fetch(ctx, a)
 	if end.parking == nil {
@@ -93,8 +93,8 @@ func (e *Engine) confirm(ctx context.Context, a *attempt) (end attemptEnd, ok bo
 	return attemptEnd{}, true
 }
 
-// overBudget returns an obstacle if the namespace has used up a budget that the fetch needs.
-func (e *Engine) overBudget(t *trigger) *throttle.Obstacle {
+// overBudget returns the time until a budget is refilled if the namespace has used up one that the fetch needs.
+func (e *Engine) overBudget(t *trigger) *throttle.Wait {
 	waitsFor, text := v1.WaitsFor_WAITS_FOR_NAMESPACE_BYTES,
 		"the namespace exceeded its budget of bodies, its GETs are delayed"
 	short := e.resultBytes.Check(t.key.Namespace)
@@ -107,7 +107,7 @@ func (e *Engine) overBudget(t *trigger) *throttle.Obstacle {
 		return nil
 	}
 	e.logShortage(t, short, pipeline.WaitsForName(waitsFor), text)
-	return &throttle.Obstacle{WaitsFor: waitsFor, Pause: short.Wait}
+	return &throttle.Wait{For: waitsFor, Pause: short.Wait}
 }
 
 // fetch makes the GET of an attempt or shares one with others.
@@ -149,8 +149,8 @@ func hasOtherDigest(t *trigger, end attemptEnd) bool {
 
 // get makes a GET if the throttle has a slot.
 func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.Result[attemptEnd] {
-	if obstacle := e.acquire(a, r.URL); obstacle != nil {
-		return sharedcall.Result[attemptEnd]{Value: queuedFor(*obstacle)}
+	if wait := e.acquire(a, r.URL); wait != nil {
+		return sharedcall.Result[attemptEnd]{Value: queuedFor(*wait)}
 	}
 	defer a.ticket.Release()
 	r.Observer = &get.Observer{
@@ -169,15 +169,15 @@ func (e *Engine) get(ctx context.Context, a *attempt, r get.Request) sharedcall.
 	return sharedcall.Result[attemptEnd]{Value: end, Size: int64(len(response.Body)), Reuse: true}
 }
 
-// acquire gets a slot for the GET of a URL, or returns the obstacle.
-func (e *Engine) acquire(a *attempt, url string) (obstacle *throttle.Obstacle) {
+// acquire gets a slot for the GET of a URL, or returns what it has to wait for.
+func (e *Engine) acquire(a *attempt, url string) (wait *throttle.Wait) {
 	if a.ticket != nil { // the key was started by the throttle
 		return a.ticket.Acquire()
 	}
-	a.ticket, obstacle = e.deps.Throttle.Acquire(throttle.Request{
+	a.ticket, wait = e.deps.Throttle.Acquire(throttle.Request{
 		Host: authority(url), Namespace: a.key.Namespace, Backlog: a.backlog, Urgent: a.urgent(),
 	})
-	return obstacle
+	return wait
 }
 
 // tooManyPause is the pause after a 429 without Retry-After.
@@ -230,8 +230,7 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		return failed(f)
 	}
 	if outcome.Wait > 0 {
-		obstacle := throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait}
-		return parkedFor(obstacle)
+		return parkedFor(throttle.Wait{For: v1.WaitsFor_WAITS_FOR_NAMESPACE_TIME, Pause: outcome.Wait})
 	}
 	if set.Select != "" {
 		r.Body, r.SHA256 = outcome.Selected, pipeline.Digest(outcome.Selected)
@@ -254,17 +253,17 @@ func responded(r get.Response) attemptEnd { return attemptEnd{response: &r} }
 
 func failed(f *fetchFailure) attemptEnd { return attemptEnd{failure: f} }
 
-// parkedFor is the end of an attempt that has to wait for the end of an obstacle.
-func parkedFor(o throttle.Obstacle) attemptEnd { return attemptEnd{parking: &parking{Obstacle: o}} }
+// parkedFor is the end of an attempt that waits for the end of a pause or a used-up budget.
+func parkedFor(w throttle.Wait) attemptEnd { return attemptEnd{parking: &parking{Wait: w}} }
 
-// queuedFor is the end of an attempt that has to wait in the queue, without an obstacle for its turn only.
-func queuedFor(o throttle.Obstacle) attemptEnd {
-	return attemptEnd{parking: &parking{Obstacle: o, queued: true}}
+// queuedFor is the end of an attempt that waits in the queue. An empty wait is for its turn only.
+func queuedFor(w throttle.Wait) attemptEnd {
+	return attemptEnd{parking: &parking{Wait: w, queued: true}}
 }
 
 // queuedBehind is the end of an attempt that has to wait for another one's GET of r.
 func queuedBehind(r get.Request) attemptEnd {
-	end := queuedFor(throttle.Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SHARED_GET})
+	end := queuedFor(throttle.Wait{For: v1.WaitsFor_WAITS_FOR_SHARED_GET})
 	end.parking.shared = r
 	return end
 }
@@ -286,8 +285,8 @@ func undecodable(why error) attemptEnd {
 // key is parked and also waits in memory, for a slot or for the end of the GET of shared. Its timer is a lease, after
 // which the broker delivers it again, perhaps to another fetcher.
 type parking struct {
-	// WaitsFor is unspecified if the key only waits for its turn in the queue.
-	throttle.Obstacle
+	// For is unspecified if the key only waits for its turn in the queue.
+	throttle.Wait
 
 	queued bool
 	shared get.Request

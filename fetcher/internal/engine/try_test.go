@@ -86,8 +86,8 @@ func TestOnlyAHostThatAsksForAPauseIsPaused(t *testing.T) {
 			ticket, _ := slots.Acquire(throttle.Request{Host: "a", Namespace: "one"})
 			observeLoad(ticket, &c.err)
 			ticket.End()
-			if _, obstacle := slots.Acquire(throttle.Request{Host: "a", Namespace: "two"}); (obstacle != nil) != c.paused {
-				t.Errorf("the host makes others wait for %v", obstacle)
+			if _, wait := slots.Acquire(throttle.Request{Host: "a", Namespace: "two"}); (wait != nil) != c.paused {
+				t.Errorf("the host makes others wait for %v", wait)
 			}
 		})
 	}

@@ -13,21 +13,21 @@ const (
 	claimedWait = time.Second
 )
 
-// obstacle returns the reason why a ticket gets no slot now, or nil.
-func (t *Throttle) obstacle(ticket *Ticket, now time.Time) *Obstacle {
+// waitOf returns what a ticket has to wait for, or nil if it may have its slot now.
+func (t *Throttle) waitOf(ticket *Ticket, now time.Time) *Wait {
 	until := later(ticket.lane.host.pausedUntil, ticket.lane.pausedUntil)
 	used, full := t.slotsOfHost(ticket, now)
 	switch {
 	case until.After(now) && !(ticket.urgent && used == 0):
-		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
+		return &Wait{For: v1.WaitsFor_WAITS_FOR_PAUSE, Pause: until.Sub(now)}
 	case full:
-		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_HOST}
+		return &Wait{For: v1.WaitsFor_WAITS_FOR_HOST}
 	case ticket.state == claimed: // it has a slot of the process
 		return nil
 	case t.overShare(ticket.lane.namespace, now):
-		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
+		return &Wait{For: v1.WaitsFor_WAITS_FOR_NAMESPACE_SHARE}
 	case t.taken >= t.cfg.Slots:
-		return &Obstacle{WaitsFor: v1.WaitsFor_WAITS_FOR_SLOTS}
+		return &Wait{For: v1.WaitsFor_WAITS_FOR_SLOTS}
 	}
 	return nil
 }

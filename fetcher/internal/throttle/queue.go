@@ -148,7 +148,7 @@ func (t *Throttle) Queued() int {
 func (t *Throttle) assignSlots(lane *lane, now time.Time) {
 	h := lane.host
 	for _, ticket := range h.waiting {
-		if ticket.state != getting && t.obstacle(ticket, now) == nil {
+		if ticket.state != getting && t.waitOf(ticket, now) == nil {
 			ticket.take(now)
 			close(ticket.granted)
 		}
@@ -191,7 +191,7 @@ func (t *Throttle) start(lane *lane, now time.Time) {
 	}
 	k := lane.queue[0]
 	ticket := &Ticket{lane: lane, state: claiming, urgent: k.Rank == Urgent, began: now}
-	if t.obstacle(ticket, now) != nil {
+	if t.waitOf(ticket, now) != nil {
 		return
 	}
 	t.drop(k)

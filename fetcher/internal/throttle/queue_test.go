@@ -16,8 +16,8 @@ import (
 func (t *trial) enqueue(w throttle.QueuedKey, lease time.Duration) {
 	w.Host = "a"
 	w.Start = func(slot *throttle.Ticket) {
-		if obstacle := slot.Acquire(); obstacle != nil {
-			t.Errorf("%s has no slot: %s", w.Key, obstacle.WaitsFor)
+		if wait := slot.Acquire(); wait != nil {
+			t.Errorf("%s has no slot: %s", w.Key, wait.For)
 			return
 		}
 		t.names <- w.Key.Namespace + "/" + w.Key.Name

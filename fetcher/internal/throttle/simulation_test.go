@@ -228,8 +228,8 @@ func (f *fetcher) handle(m message, backlog bool) {
 	if stale {
 		return
 	}
-	slot, obstacle := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
-	if obstacle != nil {
+	slot, wait := f.throttle.Acquire(throttle.Request{Host: host, Namespace: m.key.Namespace, Backlog: backlog})
+	if wait != nil {
 		f.park(m)
 		return
 	}

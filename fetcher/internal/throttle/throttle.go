@@ -36,9 +36,9 @@ type Request struct {
 	Urgent bool
 }
 
-// Obstacle explains why a GET may not start now.
-type Obstacle struct {
-	WaitsFor v1.WaitsFor
+// Wait explains why a GET may not start now.
+type Wait struct {
+	For v1.WaitsFor
 	// Pause is the rest of the host's pause, or the time until a budget is refilled.
 	Pause time.Duration
 }
@@ -92,8 +92,8 @@ func (t *Throttle) Stop() {
 	t.running.Wait()
 }
 
-// Acquire returns a slot for a delivered key, or the obstacle. It may wait for a moment.
-func (t *Throttle) Acquire(r Request) (*Ticket, *Obstacle) {
+// Acquire returns a slot for a delivered key, or what the key has to wait for. It may itself wait for a moment.
+func (t *Throttle) Acquire(r Request) (*Ticket, *Wait) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -103,27 +103,27 @@ func (t *Throttle) Acquire(r Request) (*Ticket, *Obstacle) {
 	}
 	ticket := &Ticket{lane: t.lane(r.Host, r.Namespace), urgent: r.Urgent}
 	defer ticket.lane.forget(now)
-	if obstacle := t.acquire(ticket, now); obstacle != nil {
-		return nil, obstacle
+	if wait := t.acquire(ticket, now); wait != nil {
+		return nil, wait
 	}
 	return ticket, nil
 }
 
-// acquire takes the slots that a ticket lacks, or returns the obstacle.
-func (t *Throttle) acquire(ticket *Ticket, now time.Time) *Obstacle {
+// acquire takes the slots that a ticket lacks, or returns what it has to wait for.
+func (t *Throttle) acquire(ticket *Ticket, now time.Time) *Wait {
 	namespace := ticket.lane.namespace.name
 	if t.lastNamespace != "" && t.lastNamespace != namespace {
 		t.contendedUntil = now.Add(contendedFor)
 	}
 	t.lastNamespace = namespace
-	obstacle := t.obstacle(ticket, now)
+	wait := t.waitOf(ticket, now)
 	switch {
-	case obstacle == nil:
+	case wait == nil:
 		ticket.take(now)
-	case t.await(ticket, t.waitLimit(ticket, obstacle.WaitsFor, now)):
+	case t.await(ticket, t.waitLimit(ticket, wait.For, now)):
 		return nil
 	}
-	return obstacle
+	return wait
 }
 
 // await waits for a slot, without the lock, and reports whether it was granted.

@@ -39,23 +39,23 @@ func perHost(n int) throttle.Config {
 
 func (t *trial) granted(r throttle.Request) *throttle.Ticket {
 	t.Helper()
-	slot, obstacle := t.Acquire(r)
-	if obstacle != nil {
-		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, obstacle.WaitsFor)
+	slot, wait := t.Acquire(r)
+	if wait != nil {
+		t.Fatalf("%s for %s has no slot: %s", r.Host, r.Namespace, wait.For)
 	}
 	return slot
 }
 
 func (t *trial) refused(r throttle.Request, want v1.WaitsFor) time.Duration {
 	t.Helper()
-	_, obstacle := t.Acquire(r)
-	if obstacle == nil {
+	_, wait := t.Acquire(r)
+	if wait == nil {
 		t.Fatalf("%s for %s has a slot", r.Host, r.Namespace)
 	}
-	if obstacle.WaitsFor != want {
-		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, obstacle.WaitsFor, want)
+	if wait.For != want {
+		t.Fatalf("%s for %s has no slot because of %s instead of %s", r.Host, r.Namespace, wait.For, want)
 	}
-	return obstacle.Pause
+	return wait.Pause
 }
 
 // paused makes a GET whose response requests a pause of an hour.

@@ -50,8 +50,9 @@ func (t *Ticket) count(taken, claiming int) {
 	}
 }
 
-// Acquire takes the slot of the host for a started key, or returns the obstacle. It may wait for a moment.
-func (t *Ticket) Acquire() *Obstacle {
+// Acquire takes the slot of the host for a started key, or returns what it has to wait for. It may itself wait
+// for a moment.
+func (t *Ticket) Acquire() *Wait {
 	throttle := t.lane.throttle
 	throttle.mu.Lock()
 	defer throttle.mu.Unlock()
