@@ -16,6 +16,24 @@ import (
 	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
+// outcome is the outcome of a message, from a closed set.
+type outcome string
+
+const (
+	outcomeContent    outcome = "content"    // a new body was published
+	outcomeRecovered  outcome = "recovered"  // the key was failing and recovered with its old body
+	outcomeUnmodified outcome = "unmodified" // the key already has this body
+	outcomeInSync     outcome = "in_sync"    // nothing to fetch before the next refresh
+	outcomeRetry      outcome = "retry"      // the attempt failed, and a retry is scheduled
+	outcomeGaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
+	outcomeParked     outcome = "parked"     // the key waits without an attempt
+	outcomeQueued     outcome = "queued"     // the key is parked only until its turn in the queue
+	outcomeSuperseded outcome = "superseded" // the want was replaced or removed
+	outcomeTombstone  outcome = "tombstone"  // the message is a tombstone
+	outcomeMalformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
+	outcomePostponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
+)
+
 // decision is what to do at the end of an attempt. Engine.carryOut does it.
 type decision struct {
 	outcome outcome
@@ -250,7 +268,8 @@ func (t *trigger) result(now time.Time, r *v1.Result) *v1.Result {
 	return r
 }
 
-// withoutStatus returns a want for which the writer must read the object first. It stays as it was signed.
+// withoutStatus returns a copy of a want for which the writer must read the object first. The want itself stays as the
+// watcher signed it, with its status.
 func withoutStatus(w *v1.Want) *v1.Want {
 	w = proto.CloneOf(w)
 	w.Status, w.ReadFirst = "", true

@@ -22,24 +22,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
-// outcome is the outcome of a message, from a closed set.
-type outcome string
-
-const (
-	outcomeContent    outcome = "content"    // a new body was published
-	outcomeRecovered  outcome = "recovered"  // the key was failing and recovered with its old body
-	outcomeUnmodified outcome = "unmodified" // the key already has this body
-	outcomeInSync     outcome = "in_sync"    // nothing to fetch before the next refresh
-	outcomeRetry      outcome = "retry"      // the attempt failed, and a retry is scheduled
-	outcomeGaveUp     outcome = "gave_up"    // the last attempt failed, with a dead letter within the budget
-	outcomeParked     outcome = "parked"     // the key waits without an attempt
-	outcomeQueued     outcome = "queued"     // the key is parked only until its turn in the queue
-	outcomeSuperseded outcome = "superseded" // the want was replaced or removed
-	outcomeTombstone  outcome = "tombstone"  // the message is a tombstone
-	outcomeMalformed  outcome = "malformed"  // the message cannot be handled and becomes a dead letter
-	outcomePostponed  outcome = "postponed"  // the broker did not accept the outcome during a drain, or a replica lags
-)
-
 // logLines has the level and the message of the log line about each outcome, see logLine.
 var logLines = map[outcome]struct {
 	level zerolog.Level
