@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -155,4 +158,27 @@ func gunzip(body []byte, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return nil, errors.Join(errGzip, err)
+}
+
+// contentRange matches a Content-Range that gives the size of the whole (RFC 9110 section 14.4). Many servers write an
+// equals sign, as in Range.
+var contentRange = regexp.MustCompile(`^(?i:bytes)[ =]+[0-9]+-[0-9]+/([0-9]+)$`)
+
+// isWhole reports whether the headers that package http does not read announce a whole file of that size, since some
+// caches send the part or parts of a file that another client has requested as a 200. It reads a hidden
+// Content-Length, too.
+func isWhole(h http.Header, size int) bool {
+	if strings.HasPrefix(strings.ToLower(h.Get("Content-Type")), "multipart/byteranges") {
+		return false
+	}
+	for _, text := range slices.Concat(h.Values("Content-Range"), hidden(h, "Content-Range")) {
+		if found := contentRange.FindStringSubmatch(text); found != nil {
+			whole, _ := strconv.ParseInt(found[1], 10, 64) // the largest number if it is too large
+			if int64(size) < whole {
+				return false
+			}
+		}
+	}
+	lengths := hidden(h, "Content-Length")
+	return lengths == nil || lengths[0] == strconv.Itoa(size)
 }

@@ -156,7 +156,7 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
 	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: h}
 	answer, err := by.RoundTrip(request)
-	x.report(request, u, answer)
+	x.show(request, u, answer)
 	if err != nil {
 		return hopEnd{err: err, hop: h}
 	}
