@@ -2,6 +2,7 @@ package writer_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 
@@ -10,14 +11,31 @@ import (
 	"google.golang.org/protobuf/proto"
 	admission "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
+	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("A body that the API server refuses", func() {
 	BeforeEach(func() { w.start() })
+
+	// alter makes a webhook change the value of mydata in objects named broken-…, unless off.
+	alter := func() (off *atomic.Bool) {
+		GinkgoHelper()
+		kind, off := admission.PatchTypeJSONPatch, new(atomic.Bool)
+		w.webhook("MutatingWebhookConfiguration", func() *admission.AdmissionResponse {
+			if off.Load() {
+				return nil
+			}
+			return &admission.AdmissionResponse{
+				Allowed: true, PatchType: &kind, Patch: []byte(`[{"op":"add","path":"/data/mydata","value":"altered"}]`),
+			}
+		})
+		return off
+	}
 
 	It("has one Event if the object is immutable, and no endless retries", func() {
 		immutable := true
@@ -119,15 +137,7 @@ var _ = Describe("A body that the API server refuses", func() {
 	})
 
 	It("is failing while admission writes another value and keeps the status, which says what the key holds", func() {
-		kind, off := admission.PatchTypeJSONPatch, atomic.Bool{}
-		w.webhook("MutatingWebhookConfiguration", func() *admission.AdmissionResponse {
-			if off.Load() {
-				return nil
-			}
-			return &admission.AdmissionResponse{
-				Allowed: true, PatchType: &kind, Patch: []byte(`[{"op":"add","path":"/data/mydata","value":"altered"}]`),
-			}
-		})
+		off := alter()
 		cm := w.create(asking("broken-cm", "mydata="+url+" other="+url))
 		w.together(w.content(w.want(cm, "mydata", url), "body"), w.content(w.want(cm, "other", url), "other body"))
 		altered := And(HaveField("Error", "WriteFailed"), HaveField("SHA256", sum("altered")))
@@ -142,6 +152,37 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.get("broken-cm").Data).To(Equal(map[string]string{"mydata": "body", "other": "other body"}))
 		Expect(entry(w.get("broken-cm"), "mydata")).To(And(HaveField("Error", ""), HaveField("SHA256", sum("body"))))
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered")))
+	})
+
+	It("leaves no status on an object that was created again after admission changed the value", func() {
+		alter()
+		cm, patches, again := w.create(asking("broken-cm", "mydata="+url)), 0, asking("broken-cm", "mydata="+url)
+		again.Data = map[string]string{"mydata": "of a person"}
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if r.Method == http.MethodPatch {
+				if patches++; patches == 2 {
+					Expect(w.maps().Delete(w.ctx(), cm.Name, metav1.DeleteOptions{})).To(Succeed())
+					w.create(again)
+				}
+			}
+			return next(r)
+		})
+		w.apply(w.content(w.want(cm, "mydata", url), "body"))
+		Expect(patches).To(Equal(2))
+		Expect(w.get("broken-cm")).To(And(HaveField("Data", again.Data), HaveField("Annotations", again.Annotations)))
+	})
+
+	It("is missing in the history after admission changed it, but not the others of its patch", func(ctx SpecContext) {
+		suitetest.Must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		versions := func(key string) []*v1.Version {
+			return suitetest.Must(w.client.Versions(ctx, pipeline.Key{Namespace: w.namespace, Name: "broken-cm", Key: key}))
+		}
+		alter()
+		cm := w.create(asking("broken-cm", "first="+url+" mydata="+url+" other="+url))
+		w.together(w.content(readFirst(w.want(cm, "first", url)), "body"),
+			w.content(readFirst(w.want(cm, "mydata", url)), "body"), w.content(readFirst(w.want(cm, "other", url)), "body"))
+		Eventually(versions).WithArguments("other").Should(HaveLen(1))
+		Expect(versions("mydata")).To(BeEmpty())
 	})
 
 	It("has one Event if a policy forbids it, and is written when it is published again", func() {

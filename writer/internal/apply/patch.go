@@ -28,11 +28,10 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 		if t.objects.Drop(t.ref); metadata.Size() <= maxCached {
 			t.objects.Put(t.ref, &metadata)
 		}
-		switch {
-		case p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status:
+		if p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status {
 			err = apiserver.ErrStripped
-		case compares(p) && t.findAltered(p, written):
-			t.object, err = t.deps.Decoder.Decode(&metadata, plan.FromPatch), apiserver.ErrAltered
+		} else if compares(p) {
+			err = t.compare(p, written, &metadata)
 		}
 	}
 	t.deps.Metrics.patches.WithLabelValues(string(apiserver.Classify(err))).Inc()
@@ -40,10 +39,19 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 }
 
 // compares reports whether the values of a plan are compared with those of the resulting object.
-func compares(p plan.Plan) bool { return len(p.Values) > 0 && p.Bytes() <= maxCompared }
+func compares(p plan.Plan) bool {
+	for _, value := range p.Values {
+		if value != nil {
+			return p.Bytes() <= maxCompared
+		}
+	}
+	return false
+}
 
-// findAltered remembers the keys that do not have the value of the plan, although the metadata say that we wrote it.
-func (t *task) findAltered(p plan.Plan, written *corev1.ConfigMap) (altered bool) {
+// compare returns an error if keys do not have the value of the plan, although the metadata say that we wrote it, and
+// remembers them.
+func (t *task) compare(p plan.Plan, written *corev1.ConfigMap, metadata *metav1.ObjectMeta) error {
+	former, found := t.object.Status.Keys, false
 	for key, value := range p.Values {
 		body, exists := written.BinaryData[key]
 		if text, ok := written.Data[key]; ok {
@@ -52,13 +60,20 @@ func (t *task) findAltered(p plan.Plan, written *corev1.ConfigMap) (altered bool
 		if value == nil || exists && bytes.Equal(body, value.Body) {
 			continue
 		}
-		entry := t.object.Status.Keys[key]
-		if entry.SHA256 = ""; exists {
-			entry.SHA256 = pipeline.Digest(body)
+		if !found {
+			t.object, found = t.deps.Decoder.Decode(metadata, plan.FromPatch), true
 		}
-		t.memory.Altered[key], altered = entry, true
+		altered := plan.AlteredKey{Wrote: t.object.Status.Keys[key], Holds: former[key]}
+		if altered.Holds.SHA256 = ""; exists {
+			altered.Holds.SHA256 = pipeline.Digest(body)
+		}
+		altered.Holds.UIDMark, altered.Holds.Annotation = altered.Wrote.UIDMark, altered.Wrote.Annotation
+		t.memory.Altered[key] = altered
 	}
-	return altered
+	if found {
+		return apiserver.ErrAltered
+	}
+	return nil
 }
 
 func (t *task) send(ctx context.Context, p plan.Plan) (*corev1.ConfigMap, error) {

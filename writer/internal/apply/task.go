@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kv8s/curl-me-that/proto/kube"
-	"github.com/kv8s/curl-me-that/proto/status"
 	"github.com/kv8s/curl-me-that/writer/internal/apiserver"
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
@@ -38,7 +37,7 @@ type task struct {
 
 func (a *Applier) newTask(ref types.NamespacedName, items []plan.Item) *task {
 	return &task{Applier: a, ref: ref, items: items, memory: plan.Memory{
-		History: map[string][]byte{}, Altered: map[string]status.Entry{},
+		History: map[string][]byte{}, Altered: map[string]plan.AlteredKey{},
 	}}
 }
 
@@ -136,6 +135,7 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 		return t.giveUp(ctx, err, t.refusal(class)), true
 	case plan.Altered: // the status must say so
 		t.memory.Obstacle = class
+		t.keepVersions(ctx, p)
 		return nil, false
 	case apiserver.Conflict:
 		t.forget()
@@ -229,12 +229,10 @@ func (t *task) deferAll(why string) []Applied {
 func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 	t.deps.Breaker.Success(t.ref.Namespace)
 	t.faults.Drop(t.ref)
+	t.keepVersions(ctx, p) // before anything that can fail, because a retry finds the keys written
 	applied := make([]Applied, len(t.items))
 	for i, d := range p.Decisions {
 		applied[i] = Applied{Outcome: d.Outcome, NewPage: d.NewPage}
-		if d.Version { // before anything that can fail, because a retry finds the key written
-			t.history.keep(ctx, t.items[i], d.Available)
-		}
 		events := d.Events
 		if t.endsRefusal(t.items[i], d) {
 			events = []plan.Event{plan.Recovered(t.items[i])}
@@ -252,4 +250,13 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 		t.logResult(t.items[i], d)
 	}
 	return applied
+}
+
+// keepVersions adds the bodies of a patched plan to the history, unless their key has another value.
+func (t *task) keepVersions(ctx context.Context, p plan.Plan) {
+	for i, d := range p.Decisions {
+		if _, altered := t.memory.Altered[t.items[i].Key.Key]; d.Version && !altered {
+			t.history.keep(ctx, t.items[i], d.Available)
+		}
+	}
 }

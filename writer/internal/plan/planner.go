@@ -24,12 +24,15 @@ type Memory struct {
 	Obstacle Obstacle
 	// History has what the history returned for each digest: nil if it has no such body.
 	History map[string][]byte
-	// Altered has the former entry of each key whose new value admission has changed, with the digest of its value.
-	Altered map[string]status.Entry
+	// Altered has the keys whose new value admission has changed.
+	Altered map[string]AlteredKey
 	// Confirmed has the newest fetch by key that found the value unchanged. It was not written, so
 	// the status does not have it.
 	Confirmed map[string]Confirmation
 }
+
+// AlteredKey has the entry that was written with a value, and the one that says what the key holds instead.
+type AlteredKey struct{ Wrote, Holds status.Entry }
 
 // Plan returns the plan for items, all of the same ConfigMap, or what must be read first. A nil object does not exist.
 func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need) {
@@ -46,8 +49,10 @@ func (planner Planner) Plan(object *Object, m Memory, items []Item) (Plan, Need)
 	if object.Immutable {
 		b.memory.Obstacle = Immutable
 	}
-	for key, entry := range m.Altered {
-		b.status.Keys[key], b.touched = entry, true
+	for key, altered := range m.Altered {
+		if b.status.Keys[key] == altered.Wrote && !altered.Wrote.Copied(object.UID) { // nobody has written it since
+			b.status.Keys[key], b.touched = altered.Holds, true
+		}
 	}
 	for _, i := range Order(items) {
 		p.Decisions[i] = b.decide(items[i])
