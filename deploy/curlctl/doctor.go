@@ -72,7 +72,7 @@ func doctorCommand(o *options) *cobra.Command {
 func others(ctx context.Context, s *session, grammar *annotation.Grammar) (findings []doctor.Finding) {
 	found := map[string][]string{}
 	_ = s.Cluster().EachConfigMap(ctx, s.Namespace, "", func(object *metav1.PartialObjectMetadata) {
-		others := keystate.Read(grammar, &object.ObjectMeta).Others
+		others := keystate.ReadMetadata(grammar, &object.ObjectMeta).Others
 		others.Problem = nil // which is about no key
 		for key, asker := range others.Askers() {
 			found[asker] = append(found[asker], object.Namespace+"/"+object.Name+"/"+key)

@@ -122,7 +122,7 @@ func (r *Reader) Read(m *metav1.PartialObjectMetadata) *Object {
 		return nil
 	}
 	// An unreadable status counts as none: managedFields show the owners, and the writer writes a new status.
-	shown := keystate.Read(r.Grammar, &m.ObjectMeta)
+	shown := keystate.ReadMetadata(r.Grammar, &m.ObjectMeta)
 	o := &Object{
 		Meta: informer.MetaOf(m), Request: shown.Request, Invalid: shown.Invalid, OtherAskers: shown.Others.Askers(),
 		Created: m.CreationTimestamp.Unix(), SeenAt: r.Now(),

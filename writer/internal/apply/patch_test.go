@@ -14,7 +14,7 @@ import (
 func TestApplyOnlyAddsKeys(t *testing.T) {
 	unrecorded := func() *plan.Object {
 		return &plan.Object{
-			ConfigMap: keystate.ConfigMap{UID: "u"}, Freshness: plan.Live, ResourceVersion: "7",
+			Metadata: keystate.Metadata{UID: "u"}, Freshness: plan.Live, ResourceVersion: "7",
 			Values: map[string]string{"theirs": "digest"},
 		}
 	}

@@ -33,7 +33,7 @@ const (
 // is dropped only after reading the live object.
 type Object struct {
 	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
-	keystate.ConfigMap
+	keystate.Metadata
 
 	Freshness Freshness
 	// ResourceVersion binds the patch, as the UID does.
@@ -87,16 +87,16 @@ type Decoder struct {
 // Decode returns the object with this metadata.
 func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	o := &Object{
-		ConfigMap: keystate.Read(d.Grammar, m), Freshness: freshness, ResourceVersion: m.ResourceVersion,
+		Metadata: keystate.ReadMetadata(d.Grammar, m), Freshness: freshness, ResourceVersion: m.ResourceVersion,
 		Ignored: !d.Selector.Matches(labels.Set(m.Labels)),
 		Room:    status.MaxBytes - len(annotation.StatusKey),
 	}
 	_, o.HasStatus = m.Annotations[annotation.StatusKey]
 	o.ownersIncomplete = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
-	o.Owners = o.Owners.Only(o.Concerns)
+	o.Owners = o.Owners.Only(o.Names)
 	o.Applied = applied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
 		_, asked := o.Request.URL(key)
-		return !asked && o.Concerns(key)
+		return !asked && o.Names(key)
 	})
 	for name, value := range m.Annotations {
 		if name != annotation.StatusKey {
@@ -134,7 +134,7 @@ func (d Decoder) FromWants(items []Item) (*Object, bool) {
 	first := items[0].Result.GetWant()
 	keys := d.Grammar.Keys()
 	o := &Object{
-		ConfigMap: keystate.ConfigMap{UID: types.UID(first.GetUid()), Request: annotation.Request{
+		Metadata: keystate.Metadata{UID: types.UID(first.GetUid()), Request: annotation.Request{
 			Present: true, Annotation: keys[0], Rules: map[string]rule.Set{},
 			SHA256: map[string]string{}, Intervals: map[string]time.Duration{},
 		}},

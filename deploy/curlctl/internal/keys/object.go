@@ -17,7 +17,7 @@ import (
 // Object is the metadata of a ConfigMap with one of our annotations.
 type Object struct {
 	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
-	keystate.ConfigMap
+	keystate.Metadata
 
 	// Ignored says why the watcher ignores the object (empty: it does not).
 	Ignored string
@@ -74,12 +74,12 @@ func read(meta *metav1.ObjectMeta, protected []string) Object {
 	if err != nil {
 		return Object{Problem: err.Error()}
 	}
-	object := Object{ConfigMap: keystate.Read(parser, meta)}
+	object := Object{Metadata: keystate.ReadMetadata(parser, meta)}
 	object.explain()
 	if p := object.Status.Problem; p != nil && len(object.Request.Rules) > 0 {
 		object.Problem = p.Message
 	}
-	object.Owners = object.Owners.Only(object.Concerns)
+	object.Owners = object.Owners.Only(object.Names)
 	switch {
 	case object.Invalid != nil:
 	case !object.Request.Present:

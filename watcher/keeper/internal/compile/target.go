@@ -43,12 +43,12 @@ type Target struct {
 
 // Target returns the cached part of a ConfigMap.
 func (c *Compiler) Target(m *metav1.PartialObjectMetadata) *Target {
-	shown := keystate.Read(c.grammar, &m.ObjectMeta)
+	shown := keystate.ReadMetadata(c.grammar, &m.ObjectMeta)
 	t := &Target{
 		Meta: informer.MetaOf(m), Label: m.Labels[watchv1.WatcherLabel],
 		Hash:    ParseHash(m.Annotations[watchv1.AppliedAnnotation]),
 		Entries: annotated.EntriesOf(shown.Status, nil), Others: shown.Others.Askers(),
-		Owners: shown.Owners.Only(shown.Concerns),
+		Owners: shown.Owners.Only(shown.Names),
 	}
 	if controller := metav1.GetControllerOfNoCopy(m); controller != nil {
 		t.Controller = metav1.OwnerReference{
