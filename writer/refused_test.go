@@ -86,6 +86,18 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(proto.Unmarshal(natstest.Messages(GinkgoTB(), w.js, pipeline.DeadLetters)[0].Data, letter)).To(Succeed())
 		Expect(letter.GetFailure().GetClass()).To(Equal(v1.FailureClass_FAILURE_CLASS_CONTENT_REJECTED))
 		Expect(string(letter.GetSnippet())).To(Equal(page))
+		Expect(letter.GetPayload()).To(BeEmpty())
+	})
+
+	It("is not shown in its dead letter if a credential was needed to see it", func() {
+		cm := w.create(asking("cm", "mydata="+url))
+		w.apply(w.content(w.want(cm, "mydata", url), `{"good":true}`))
+		page := w.content(due(w.want(cm, "mydata", url)), "<!doctype html>\n<title>Secrets</title>")
+		page.GetContent().Credential = true
+		w.apply(page)
+		letters := natstest.Messages(GinkgoTB(), w.js, pipeline.DeadLetters)
+		Expect(letters).To(HaveLen(1))
+		Expect(string(letters[0].Data)).NotTo(ContainSubstring("Secrets"))
 	})
 
 	It("is not one of 960,000 bytes of UTF-16 text, although it has 3.4 MB as JSON", func() {

@@ -30,9 +30,6 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 // is left out.
 const maxDeadLetterPayload = 64 << 10
 
-// maxSnippet is the maximum length of the start of a body in a dead letter.
-const maxSnippet = 1 << 10
-
 // deadLetter returns the dead letter for a message that cannot be handled, and the key in its
 // subject. Its time is that of the message, because a wrong wall clock must do no harm.
 func (d *Delivery) deadLetter(why error) (Key, *v1.DeadLetter) {
@@ -40,11 +37,15 @@ func (d *Delivery) deadLetter(why error) (Key, *v1.DeadLetter) {
 	at := timestamppb.New(d.StoredAt())
 	letter := &v1.DeadLetter{
 		Failure: &v1.Failure{Class: FailureClass(why), Attempts: 1, FirstFailedAt: at, GaveUp: true}, LastFailedAt: at,
-		Sequence: d.Sequence(), Subject: d.Subject(), Payload: d.Data()[:min(len(d.Data()), maxDeadLetterPayload)],
-		Traceparent: Traceparent(d.span),
+		Sequence: d.Sequence(), Subject: d.Subject(), Traceparent: Traceparent(d.span),
 	}
-	want, sequence, body := wantIn(kind, key, d.Data())
-	letter.Snippet = body[:min(len(body), maxSnippet)]
+	if kind != KindContent { // a body that only some may see
+		letter.Payload = d.Data()[:min(len(d.Data()), maxDeadLetterPayload)]
+	}
+	if classed, ok := errors.AsType[*ClassError](why); ok {
+		letter.Snippet = classed.Snippet
+	}
+	want, sequence := wantIn(kind, key, d.Data())
 	if want == nil {
 		return key, letter
 	}
@@ -59,9 +60,9 @@ func (d *Delivery) deadLetter(why error) (Key, *v1.DeadLetter) {
 	return key, letter
 }
 
-// wantIn returns the want in a message, as far as it can be decoded, and the sequence of the
-// trigger and the body if the message is a result.
-func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, body []byte) {
+// wantIn returns the want in a message, as far as it can be decoded, and the sequence of the trigger if the message is
+// a result.
+func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 	switch kind {
 	case KindWant:
 		want, _ = DecodeWant(key, data)
@@ -70,17 +71,19 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64, bo
 		want = due.GetWant()
 	case KindContent, KindFailure, KindSync:
 		result, _ := DecodeResult(key, data)
-		want, sequence, body = result.GetWant(), result.GetSequence(), result.GetContent().GetBody()
+		want, sequence = result.GetWant(), result.GetSequence()
 	case KindTimer, KindVersion:
 		// Consumers never receive them: the server publishes a due instead of a timer.
 	}
-	return want, sequence, body
+	return want, sequence
 }
 
 // ClassError gives an error a failure class other than Malformed.
 type ClassError struct {
 	Class v1.FailureClass
 	Err   error
+	// Snippet is the start of the body for the dead letter, at most 1 KiB.
+	Snippet []byte
 }
 
 // Error returns the text of Err.

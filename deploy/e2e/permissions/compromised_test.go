@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kv8s/curl-me-that/deploy/e2e/internal/world"
+	"github.com/kv8s/curl-me-that/deploy/testkit/natstest"
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -229,10 +230,12 @@ var _ = Describe("A compromised watcher", func() {
 var _ = Describe("A compromised replayer", func() {
 	// forge makes NATS publish a want with another URL, because NATS publishes the payload of a timer on any
 	// subject of the stream of requests.
-	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string) {
+	forge := func(ctx context.Context, replayer *nats.Conn, cm *world.ConfigMap, key pipeline.Key, url string,
+		rules ...string,
+	) {
 		GinkgoHelper()
 		want := wantOf(cm.Get(ctx), key.Key)
-		want.Url, want.Epoch = url, 1
+		want.Url, want.Epoch, want.Expect = url, 1, rules
 		timer := nats.NewMsg(key.TimerSubject())
 		timer.Data = suitetest.Must(proto.Marshal(want))
 		timer.Header.Set("Nats-Schedule", "@at "+time.Now().UTC().Format(time.RFC3339Nano))
@@ -240,7 +243,7 @@ var _ = Describe("A compromised replayer", func() {
 		Expect(replayer.PublishMsg(timer)).To(Succeed())
 	}
 
-	// Fetchers verify a signature only before they send credentials.
+	// Fetchers verify a signature only before they send credentials or store a part of a response.
 	It("can make a fetcher GET any URL, but can neither read the response nor write it", func(ctx SpecContext) {
 		b, w := opened(ctx, nil)
 		_, cm := w.Fill(ctx, "target", "asked for")
@@ -252,6 +255,14 @@ var _ = Describe("A compromised replayer", func() {
 		page := w.Origin.Page("/internal").Says("of others")
 		forge(ctx, replayer, cm, key, page.URL())
 		Eventually(ctx, page.Hits).Should(Equal(1))
+		w.EventuallyQuiet(ctx)
+		By("having a rule reject it")
+		forge(ctx, replayer, cm, key, page.URL(), "false")
+		Eventually(ctx, func() int { return w.Stored(ctx, pipeline.DeadLetters, "curl.failure.ContentRejected.>") }).
+			Should(Equal(1))
+		for _, m := range natstest.Messages(GinkgoTB(), w.JetStream, pipeline.DeadLetters) {
+			Expect(string(m.Data)).NotTo(ContainSubstring("of others"))
+		}
 		w.EventuallyQuiet(ctx)
 		Expect(replayer.Flush()).To(Succeed())
 		Expect(seen).To(BeEmpty())

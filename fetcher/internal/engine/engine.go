@@ -48,7 +48,8 @@ type Deps struct {
 	Client   *pipeline.Client
 	Getter   *get.Client
 	Throttle *throttle.Throttle
-	// Signatures verifies wants before credentials are sent. Nil means that all count as signed.
+	// Signatures verifies wants before credentials are sent or a dead letter has a part of the response. Nil means that
+	// all count as signed.
 	Signatures *signature.Verifier
 	// Draining is closed at the start of the shutdown.
 	Draining <-chan struct{}
@@ -138,5 +139,9 @@ func (e *Engine) tryAndConclude(ctx context.Context, a *attempt) (d decision) {
 
 // conclude decides on the end of an attempt, and carries the decision out.
 func (e *Engine) conclude(ctx context.Context, a *attempt, end attemptEnd) decision {
-	return e.carryOut(ctx, a, e.cfg.decide(&a.trigger, end, e.deps.Clock.Now(), e.deps.Random()))
+	d := e.cfg.decide(&a.trigger, end, e.deps.Clock.Now(), e.deps.Random())
+	if len(d.deadLetter.GetSnippet()) > 0 && !e.isSigned(a.want) {
+		d.deadLetter.Snippet = nil // who forged the want must not see the response
+	}
+	return e.carryOut(ctx, a, d)
 }

@@ -117,7 +117,7 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 		known = get.Validators{}
 	}
 	r := e.deps.Getter.Resolve(get.Request{URL: a.want.GetUrl(), Namespace: a.key.Namespace, Validators: known})
-	r.Untrusted = r.MayCarry() && e.deps.Signatures != nil && e.deps.Signatures.Verify(a.want) != nil
+	r.Untrusted = r.MayCarry() && !e.isSigned(a.want)
 	call := func() sharedcall.Result[attemptEnd] { return e.get(ctx, a, r) }
 	end, shared, err := e.shared.Do(r, a.notBefore(), call)
 	if shared && end.parking != nil { // the namespace that made the call got no slot
@@ -133,6 +133,11 @@ func (e *Engine) fetch(ctx context.Context, a *attempt) attemptEnd {
 		e.deps.Metrics.coalesced.Inc()
 	}
 	return end
+}
+
+// isSigned reports whether a want is the watcher's.
+func (e *Engine) isSigned(w *v1.Want) bool {
+	return e.deps.Signatures == nil || e.deps.Signatures.Verify(w) == nil
 }
 
 // hasOtherDigest reports whether a response lacks the required digest.
@@ -223,7 +228,9 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 	if number, cause := outcome.Failed(); cause != rule.Passed {
 		f := &fetchFailure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
 		f.Class, f.Detail = failure.ContentRejected, ruleDetails[cause]
-		f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
+		if !r.Credential {
+			f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
+		}
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody
 		}

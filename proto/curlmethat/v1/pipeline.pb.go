@@ -1690,11 +1690,12 @@ type DeadLetter struct {
 	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Time of the last failed attempt.
 	LastFailedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_failed_at,json=lastFailedAt,proto3" json:"last_failed_at,omitempty"`
-	// First bytes of the response, at most 1 KiB. Never shown in Events or logs.
+	// First bytes of the response, at most 1 KiB. Never shown in Events or logs. Absent if a credential was sent, or if
+	// the want is not signed as it must be.
 	Snippet []byte `protobuf:"bytes,5,opt,name=snippet,proto3" json:"snippet,omitempty"`
 	// Subject of a message that could not be handled.
 	Subject string `protobuf:"bytes,6,opt,name=subject,proto3" json:"subject,omitempty"`
-	// Payload of that message, at most 64 KiB.
+	// Payload of that message, at most 64 KiB. Absent if it has a body.
 	Payload []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// Sequence in CURL_FAILURES of the dead letter whose replay failed.
 	ReplayOf uint64 `protobuf:"varint,8,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`

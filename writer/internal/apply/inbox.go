@@ -48,24 +48,34 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 			applied = Applied{After: slowAfter + rand.N(slowAfter)}
 		}
 	}
-	disposition := dispose(d, applied)
+	disposition := dispose(d, item, applied)
 	setSpan(span, applied, disposition)
 	return disposition
 }
 
-// errPage is the reason for the dead letter of a page.
-var errPage = &pipeline.ClassError{
-	Class: failure.ContentRejected,
-	Err:   errors.New("an HTML page would replace a value that is none"),
+// maxSnippet is the maximum length of the start of a page in its dead letter.
+const maxSnippet = 1 << 10
+
+// errPage is the reason for the dead letter of a page, with the start of the page unless it was fetched with a
+// credential.
+func errPage(content *v1.Content) error {
+	err := &pipeline.ClassError{
+		Class: failure.ContentRejected,
+		Err:   errors.New("an HTML page would replace a value that is none"),
+	}
+	if body := content.GetBody(); !content.GetCredential() {
+		err.Snippet = body[:min(len(body), maxSnippet)]
+	}
+	return err
 }
 
 // dispose returns the disposition of a message. It is retried only if the API server was unavailable, or if its
 // slow namespace has used its slots. Meanwhile it occupies a slot of the consumer, which is intended
 // back-pressure. All others are acknowledged, and the watcher publishes missing keys again.
-func dispose(d *pipeline.Delivery, a Applied) pipeline.Disposition {
+func dispose(d *pipeline.Delivery, item plan.Item, a Applied) pipeline.Disposition {
 	switch {
 	case a.NewPage:
-		return pipeline.DeadLetter(errPage)
+		return pipeline.DeadLetter(errPage(item.Result.GetContent()))
 	case a.Outcome != "":
 		return pipeline.Ack()
 	}
