@@ -253,26 +253,115 @@ func TestConditionOfAKey(t *testing.T) {
 	}
 }
 
-// The diagram has all states and no others. The watcher's metric has a label for each of keystate.States.
-func TestTheDiagramHasTheStates(t *testing.T) {
+// situation is what decides about the state of a key.
+type situation struct {
+	spec    keystate.Spec
+	view    keystate.View
+	streams keystate.Streams
+}
+
+// TestTransitions has a row for each arrow of the diagram in architecture.md, and no others. A row changes a key that was
+// written and fetched, first to the state before the arrow, and then to the state after it.
+func TestTransitions(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../deploy/docs/architecture.md")
+	type change = func(*situation)
+	all := func(changes ...change) change {
+		return func(s *situation) {
+			for _, c := range changes {
+				c(s)
+			}
+		}
+	}
+	fetched := func(s *situation) {
+		s.streams = keystate.Streams{
+			Wanted: true, Taken: true, Due: &v1.Due{FreshUntil: ago(-time.Minute)}, At: now.Add(time.Minute), SetAt: now,
+		}
+	}
+	written := func(s *situation) {
+		s.view.Entry = status.Entry{URL: page, SHA256: "old", UIDMark: "0b0e8a63"}
+		s.view.Owner = annotation.Ownership{State: annotation.Ours}
+	}
+	fails := func(s *situation) { s.streams.Due = &v1.Due{Reported: v1.FailureClass_FAILURE_CLASS_TIMEOUT} }
+	late := func(s *situation) { s.streams.At = now.Add(-time.Hour) }
+	fires := func(s *situation) { s.streams.Fired = true }
+	lost := func(s *situation) { s.streams = keystate.Streams{} }
+	other := func(s *situation) { s.view.Entry.Available = "new" }
+	again := func(s *situation) { s.view.Entry.Available = "" }
+	pinned := func(s *situation) { s.spec.SHA256 = "old" }
+	removed := func(s *situation) { s.view.Owner = annotation.Ownership{State: annotation.None, Fingerprint: "none"} }
+	unwritten := all(removed, func(s *situation) { s.view.Entry = status.Entry{} })
+	changed := func(s *situation) {
+		s.view.Owner = annotation.Ownership{State: annotation.Foreign, Fingerprint: "kubectl/Update/2026-11-22T12:00:00Z"}
+	}
+	refuses := func(s *situation) { s.view.Entry.ErrorURL, s.view.Entry.Error = page, "WriteFailed" }
+	suspended := func(s *situation) { s.spec.Ignored = "it is suspended" }
+	resumed := func(s *situation) { s.spec.Ignored = "" }
+	foreign, none, nothing := all(unwritten, lost, changed), all(unwritten, lost), all()
+	rows := map[string][2]change{ // nil: outside of the diagram
+		"[*] --> pending: user annotates a key":                                 {nil, none},
+		"[*] --> refused: user annotates a key that someone else wrote":         {nil, foreign},
+		"[*] --> ignored: user annotates a suspended object":                    {nil, all(none, suspended)},
+		"pending --> ok: writer patches the object":                             {unwritten, written},
+		"pending --> failing: the fetch fails":                                  {all(none, fetched), fails},
+		"pending --> refused: API server refuses the patch":                     {unwritten, refuses},
+		"pending --> held_back: fetcher gets other content than the pinned one": {all(unwritten, pinned), other},
+		"pending --> stale: the timer is late":                                  {unwritten, late},
+		"ok --> pending: user removes the key, a fetch is due":                  {nothing, removed},
+		"ok --> contested: another manager changes the key":                     {nothing, changed},
+		"ok --> stale: nobody fetches in time, the timer is late":               {nothing, late},
+		"ok --> held_back: fetcher gets other content than the pinned one":      {pinned, other},
+		"ok --> [*]: user removes the pair, writer removes the key":             {nothing, nil},
+		"held_back --> ok: fetcher gets the pinned content again":               {all(pinned, other), again},
+		"held_back --> pending: user removes the key":                           {all(pinned, other), removed},
+		"held_back --> contested: another manager changes the key":              {all(pinned, other), changed},
+		"held_back --> stale: the timer is late":                                {all(pinned, other), late},
+		"stale --> ok: fetcher gets a good response":                            {late, fetched},
+		"stale --> pending: the timer fires":                                    {late, fires},
+		"stale --> contested: another manager changes the key":                  {late, changed},
+		"failing --> pending: fetcher gets a good response":                     {all(unwritten, fails), fetched},
+		"refused --> ok: obstacle is gone, writer patches the object":           {all(unwritten, refuses), written},
+		"refused --> pending: the other owner removes the key":                  {foreign, removed},
+		"contested --> ok: writer repairs the key":                              {changed, written},
+		"contested --> pending: the other manager removes the key":              {changed, removed},
+		"ignored --> pending: user resumes the object":                          {all(none, suspended), resumed},
+		"ignored --> refused: the same, but someone else wrote the key":         {all(foreign, suspended), resumed},
+	}
+	text, err := os.ReadFile("../../deploy/docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, diagram, _ := strings.Cut(string(page), "stateDiagram-v2\n")
+	_, diagram, _ := strings.Cut(string(text), "stateDiagram-v2\n")
 	diagram, _, _ = strings.Cut(diagram, "```")
-	drawn := map[string]bool{}
-	for _, transition := range regexp.MustCompile(`(?m)^ *(\S+) --> (\S+): `).FindAllStringSubmatch(diagram, -1) {
-		drawn[transition[1]], drawn[transition[2]] = true, true
+	drawn := regexp.MustCompile(`(?m)\S+ --> .*`).FindAllString(diagram, -1)
+	for _, row := range slices.Sorted(maps.Keys(rows)) {
+		if !slices.Contains(drawn, row) {
+			t.Errorf("the diagram lacks %s", row)
+		}
 	}
-	delete(drawn, "[*]")
-	var want []string
+	seen := map[string]bool{}
+	for _, arrow := range drawn {
+		edge, _, _ := strings.Cut(arrow, ": ")
+		spec := keystate.Spec{Key: "k", URL: page, Refresh: time.Hour}
+		s := situation{spec: spec, view: keystate.View{UID: "0b0e8a63-0000"}}
+		written(&s)
+		fetched(&s)
+		for i, state := range strings.Split(edge, " --> ") {
+			c := rows[arrow][i]
+			if c == nil && state == "[*]" {
+				continue
+			} else if c == nil {
+				t.Fatalf("%s: no row", arrow)
+			}
+			c(&s)
+			seen[state] = true
+			if got := keystate.Of(s.spec, &s.view, &s.streams, now); string(got.State) != state {
+				t.Errorf("%s: %s instead of %s", arrow, got.State, state)
+			}
+		}
+	}
 	for _, state := range keystate.States() {
-		want = append(want, string(state))
-	}
-	slices.Sort(want)
-	if got := slices.Sorted(maps.Keys(drawn)); !slices.Equal(got, want) {
-		t.Errorf("the diagram has %v, the code %v", got, want)
+		if !seen[string(state)] {
+			t.Errorf("the diagram lacks the state %s", state)
+		}
 	}
 }
