@@ -260,8 +260,8 @@ type situation struct {
 	streams keystate.Streams
 }
 
-// TestTransitions has a row for each arrow of the diagram in architecture.md, and no others. A row changes a key that was
-// written and fetched, first to the state before the arrow, and then to the state after it.
+// TestTransitions has a row for each arrow of the diagram in architecture.md, and no others. A row changes a key that
+// is written and fetched, first to the state before the arrow and then to the state after it.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	type change = func(*situation)

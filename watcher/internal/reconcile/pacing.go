@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,10 +14,12 @@ import (
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 	"github.com/kv8s/curl-me-that/watcher/internal/annotated"
 	"github.com/kv8s/curl-me-that/watcher/internal/plan"
 	"github.com/kv8s/curl-me-that/watcher/internal/queue"
+	"github.com/kv8s/curl-me-that/watcher/internal/wantindex"
 )
 
 // pacing drops from a plan what must wait: publishes in a burst of edits, repeated repairs, repeated messages to the
@@ -125,4 +128,73 @@ func (p *pacing) delayRepairs(r *recent, seen time.Time, todo *plan.Plan) (again
 // isRepair reports whether a want repairs a drifted key, other than by a second look.
 func isRepair(w plan.Publication) bool {
 	return w.Cause == v1.Cause_CAUSE_DRIFT && !annotation.Settled(w.GetFingerprint())
+}
+
+// isOver reports whether a message no longer counts.
+func (p *pacing) isOver(s sentSync, now time.Time) bool {
+	return now.Sub(s.at) > 2*max(p.repeat, maxSyncPause)
+}
+
+// minClean is the number of objects at which they are first cleaned.
+const minClean = 4096
+
+// record returns the recent work on an object. Each time the number of objects has doubled, it forgets those without,
+// so cleaning costs no more than adding. The caller holds the lock.
+func (p *pacing) record(name types.NamespacedName) *recent {
+	if r := p.objects[name]; r != nil {
+		return r
+	}
+	if len(p.objects) >= p.cleanAt {
+		now := p.clock.Now()
+		maps.DeleteFunc(p.objects, func(_ types.NamespacedName, r *recent) bool {
+			for _, repairs := range r.repairs {
+				if !repairs.Over(now) {
+					return false
+				}
+			}
+			return now.Sub(r.published) > p.coalesce && p.isOver(r.sent, now)
+		})
+		p.cleanAt = max(minClean, 2*len(p.objects))
+	}
+	r := &recent{repairs: map[string]*queue.Repairs{}}
+	p.objects[name] = r
+	return r
+}
+
+// requestedRemovals returns the keys of an object that the writer was asked to remove. The caller holds the lock.
+func (p *pacing) requestedRemovals(o *annotated.Object) []string {
+	if r := p.objects[o.NamespacedName]; r != nil && r.sent.uid == o.UID {
+		return r.sent.remove
+	}
+	return nil
+}
+
+// recordPublish records a publish for an object.
+func (p *pacing) recordPublish(name types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record(name).published = p.clock.Now()
+}
+
+// repaired counts a repair.
+func (p *pacing) repaired(key pipeline.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	repairs := p.record(wantindex.ObjectOf(key)).repairs
+	if repairs[key.Key] == nil {
+		repairs[key.Key] = &queue.Repairs{}
+	}
+	repairs[key.Key].Count(p.clock.Now())
+}
+
+// recordSync records a message to the writer.
+func (p *pacing) recordSync(o *annotated.Object, todo *plan.Plan) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, next := p.record(o.NamespacedName), syncOf(o, todo)
+	next.epoch, next.at, next.times = p.epoch(), p.clock.Now(), r.sent.times+1
+	if len(todo.Remove) > 0 {
+		p.brake.record(o)
+	}
+	r.sent = next
 }
