@@ -51,7 +51,7 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 	defer c.wait()
 	for wait := reopenFirst; ; wait = min(2*wait, reopenMax) {
 		began := time.Now()
-		err := c.read(ctx)
+		err := c.consume(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -213,11 +213,11 @@ const (
 	expiry        = 3 * time.Second
 )
 
-// read opens the consumer and reads until that fails or ctx is done.
+// consume opens the consumer and reads until that fails or ctx is done.
 //
 // It uses callbacks. The iterator of nats.go has a buffer for as many messages as requested. While
 // all slots are busy, heartbeats take places in it, and then messages are dropped.
-func (c *Consumer) read(ctx context.Context) error {
+func (c *Consumer) consume(ctx context.Context) error {
 	fail := func(what string, err error) error {
 		return fmt.Errorf("%s consumer %s of stream %s: %w", what, c.options.Consumer, c.options.Stream, err)
 	}

@@ -59,7 +59,7 @@ func (c *Client) QueuedResults(ctx context.Context, keys []Key) (map[Key]bool, e
 	}
 	listed := map[string]bool{}
 	for _, key := range keys {
-		filter := resultPrefix + Kind("*.").Subjects(key.Namespace, key.Name)
+		filter := resultSubjects(key.Namespace, key.Name)
 		if listed[filter] || stream.CachedInfo().State.Msgs == 0 {
 			continue
 		}

@@ -69,6 +69,11 @@ func (k Key) FailureSubject() string { return KindFailure.of(k) }
 // SyncSubject is the subject of objects to bring in line with their annotations.
 func (k Key) SyncSubject() string { return KindSync.of(k) }
 
+// resultSubjects is the filter for all results of an object.
+func resultSubjects(namespace, name string) string {
+	return resultPrefix + Kind("*.").Subjects(namespace, name)
+}
+
 // DeadLetterSubject is the subject of a dead letter with its reason (an Event reason) and host, as
 // returned by weburl.HostOf. An IP address becomes weburl.HiddenHost.
 func (k Key) DeadLetterSubject(reason, host string) string {

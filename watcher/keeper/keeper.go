@@ -139,7 +139,7 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	}
 	config := informer.Config{Namespaces: c.Namespaces}
 	k.watchers = informer.New(config, informer.Deps[*watchv1.Watcher, *cachedWatcher]{
-		Now: wall.Now, Notify: k.watcherChanged, Read: k.read,
+		Now: wall.Now, Notify: k.watcherChanged, Read: k.readWatcher,
 	})
 	k.targets = informer.New(config, informer.Deps[*metav1.PartialObjectMetadata, *compile.Target]{
 		Now: wall.Now, Notify: k.targetChanged, Read: k.compiler.Target,
@@ -159,8 +159,8 @@ func newKeeper(rt *process.Runtime, c Config, clients *clients, metrics *metrics
 	return k, nil
 }
 
-// read compiles a Watcher as it arrives, so that only its plan is cached.
-func (k *keeper) read(w *watchv1.Watcher) *cachedWatcher {
+// readWatcher compiles a Watcher as it arrives, so that only its plan is cached.
+func (k *keeper) readWatcher(w *watchv1.Watcher) *cachedWatcher {
 	return &cachedWatcher{
 		Meta: informer.MetaOf(w), Plan: k.compiler.Compile(w), Status: compile.Kept(w.Status),
 		StatusHash: compile.HashOf(w.Status),

@@ -55,7 +55,7 @@ type Auditor struct {
 	lifted map[failureGroup]bool
 	// turn counts the steps.
 	turn uint64
-	// notLanding has the digests of the newest bodies of keys that were requested twice, as of the last step.
+	// notLanding has the digests of the newest bodies of keys that were requested twice. Each step replaces it.
 	notLanding atomic.Pointer[map[pipeline.Key]string]
 }
 
@@ -107,7 +107,7 @@ func (a *Auditor) Step(ctx context.Context, enqueue func(types.NamespacedName)) 
 	}
 	a.choose(s)
 	for batch := range slices.Chunk(s.toRead, pipeline.MaxLastMessages/2) {
-		if err := a.read(ctx, s, batch); err != nil {
+		if err := a.judge(ctx, s, batch); err != nil {
 			return err // the next step reads the other suspects
 		}
 	}

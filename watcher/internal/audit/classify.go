@@ -20,8 +20,8 @@ const (
 	scheduled
 	// inFlight: a fetcher or the writer has yet to handle a message of the key.
 	inFlight
-	// landing: the writer may be about to write the body of a refresh. A key is let off for this reason only once: with
-	// a short interval a refresh is always landing, so the key would never be judged.
+	// landing: the writer may be about to write the body of a refresh. A key has this verdict only once in a row. With a
+	// short interval there is always such a refresh, so a lost body would never be noticed.
 	landing
 	// bodyLost: the key lacks its newest body, and no attempt will bring it.
 	bodyLost

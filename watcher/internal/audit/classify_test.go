@@ -17,7 +17,7 @@ func TestClassify(t *testing.T) {
 	failing := func(o *observation) { o.failure = "Timeout" }
 	rejected := func(o *observation) { o.failure, o.rejected = "ContentRejected", true }
 	suspected := func(o *observation) { o.suspected = true }
-	letOff := func(o *observation) { o.suspected, o.wasLanding = true, true }
+	wasLanding := func(o *observation) { o.suspected, o.wasLanding = true, true }
 	ahead := func(o *observation) { o.ahead = true }
 	timer := func(c v1.Cause, body string) func(*pending) {
 		return func(p *pending) {
@@ -48,7 +48,7 @@ func TestClassify(t *testing.T) {
 		{"fetched, and in the queue", []any{other, queued}, inFlight, time.Minute},
 		{"fetched, never written, the plan repairs it", []any{other, repaired}, inFlight, time.Minute},
 		{"fetched just now", []any{other, recent}, landing, 30 * time.Second},
-		{"fetched just now, let off before", []any{other, recent, letOff}, bodyLost, 0},
+		{"fetched just now, landing before", []any{other, recent, wasLanding}, bodyLost, 0},
 		{"retried in an hour", []any{retry}, scheduled, 10 * time.Minute},
 		{"retried in a minute", []any{retry, soon}, scheduled, 2 * time.Minute},
 		{"retry overdue", []any{retry, overdue}, bodyLost, 0},
@@ -60,7 +60,7 @@ func TestClassify(t *testing.T) {
 		{"rejected by the writer, no refresh", []any{overdue, rejected}, bodyLost, 0},
 		{"a retry in flight", []any{due(v1.Cause_CAUSE_RETRY)}, inFlight, time.Minute},
 		{"a refresh in flight", []any{due(v1.Cause_CAUSE_REFRESH)}, landing, 30 * time.Second},
-		{"a refresh in flight, let off before", []any{due(v1.Cause_CAUSE_REFRESH), letOff}, bodyLost, 0},
+		{"a refresh in flight, landing before", []any{due(v1.Cause_CAUSE_REFRESH), wasLanding}, bodyLost, 0},
 		{"unsigned", []any{refresh, unsigned}, bodyLost, 0},
 		{"unsigned, in flight", []any{refresh, unsigned, due(v1.Cause_CAUSE_RETRY)}, bodyLost, 0},
 		{"forced, equal body", []any{same, forced, held, notHeld}, inOrder, 0},

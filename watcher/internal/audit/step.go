@@ -198,8 +198,8 @@ func (a *Auditor) endPause(s *step, c *candidate) bool {
 	return true
 }
 
-// read reads the messages of candidates, and carries out the verdicts.
-func (a *Auditor) read(ctx context.Context, s *step, candidates []*candidate) error {
+// judge reads the messages of candidates, and carries out the verdicts.
+func (a *Auditor) judge(ctx context.Context, s *step, candidates []*candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	subjects := make([]string, 0, 2*len(candidates))

@@ -46,7 +46,7 @@ func (e *Exporter) Run(ctx context.Context) {
 	defer e.last.Store(nil)
 	failing := false
 	read := func(ctx context.Context) {
-		r, err := e.read(ctx)
+		r, err := e.measure(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -78,7 +78,7 @@ func (r reading) set(metric, label string, value float64) {
 	r[metric][label] = value
 }
 
-func (e *Exporter) read(ctx context.Context) (reading, error) {
+func (e *Exporter) measure(ctx context.Context) (reading, error) {
 	if !e.deps.Client.JetStream().Conn().IsConnected() {
 		return nil, errDisconnected
 	}

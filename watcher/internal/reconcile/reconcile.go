@@ -135,8 +135,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, name types.NamespacedName) (
 	return queue.Soonest(again, later), errors.Join(err, unwritten)
 }
 
-// lookupTimeout is the maximum time to look for the pinned bodies of an object in the history.
-const lookupTimeout = 2 * time.Second
+// pinsTimeout is the maximum time to look for the pinned bodies of an object in the history.
+const pinsTimeout = 2 * time.Second
 
 // leavePinsToWriter asks the writer, instead of a fetcher, for the keys whose pinned body is in the history. Their
 // wants only set the refresh timer. If the body is gone or forged when the writer looks, the audit finds the key. A
@@ -146,7 +146,7 @@ func (r *Reconciler) leavePinsToWriter(ctx context.Context, o *annotated.Object,
 	if !slices.ContainsFunc(p.Publish, func(w plan.Publication) bool { return w.GetSha256() != "" }) {
 		return // without a timer
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pinsTimeout)
 	defer cancel()
 	lookups := 0
 	for _, w := range p.Publish {

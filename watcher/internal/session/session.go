@@ -45,7 +45,7 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	wants, err := r.read(ctx, epoch)
+	wants, err := r.loadWants(ctx, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func (r *Runner) begin(ctx context.Context) (*session, error) {
 	}, nil
 }
 
-// read returns the wants in scope. It includes wants that this installation published before its scope
+// loadWants returns the wants in scope. It includes wants that this installation published before its scope
 // was narrowed, to retract them.
-func (r *Runner) read(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
+func (r *Runner) loadWants(ctx context.Context, epoch int64) (map[pipeline.Key]wantindex.Want, error) {
 	wants, outOfScope := map[pipeline.Key]wantindex.Want{}, 0
 	err := r.deps.Client.LoadWants(ctx, func(e pipeline.Message) error {
 		_, key, err := pipeline.ParseSubject(e.Subject)

@@ -33,7 +33,7 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	ctx, span := a.deps.Tracer.Consume(ctx, "apply", pipeline.WriterConsumer, tracing.MessageOf(d))
 	defer span.End()
 	d.SetTrace(span.SpanContext())
-	item, err := read(d.Subject(), d.Data(), a.deps.Protected)
+	item, err := parseMessage(d.Subject(), d.Data(), a.deps.Protected)
 	item.Trace = span.SpanContext()
 	var applied Applied
 	if err != nil {
@@ -128,10 +128,10 @@ func setSpan(span trace.Span, a Applied, d pipeline.Disposition) {
 // errMalformed means that a message cannot be applied.
 var errMalformed = errors.New("malformed result")
 
-// read parses a message. Subject and payload must agree and contain valid Kubernetes names, because
+// parseMessage parses a message. Subject and payload must agree and contain valid Kubernetes names, because
 // the names become part of a request path and the key becomes part of a patch. On error, the item has the
 // fields that could be read.
-func read(subject string, data []byte, protected []string) (plan.Item, error) {
+func parseMessage(subject string, data []byte, protected []string) (plan.Item, error) {
 	kind, key, err := pipeline.ParseSubject(subject)
 	if err != nil {
 		return plan.Item{}, fmt.Errorf("%w: %w", errMalformed, err)

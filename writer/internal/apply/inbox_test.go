@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 			if r.GetSync() != nil {
 				subject = pipeline.KeyOf(r.GetWant()).SyncSubject()
 			}
-			item, err := read(subject, encodeResult(t, r), []string{"kube-system"})
+			item, err := parseMessage(subject, encodeResult(t, r), []string{"kube-system"})
 			g := NewWithT(t)
 			if tt.class == 0 {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -112,7 +112,7 @@ func TestReadRefusesAnotherSubject(t *testing.T) {
 		objectKey.ContentSubject(): ofObjectResult,
 		objectKey.FailureSubject(): ofObjectResult,
 	} {
-		_, err := read(subject, encodeResult(t, r), nil)
+		_, err := parseMessage(subject, encodeResult(t, r), nil)
 		NewWithT(t).Expect(err).To(MatchError(errMalformed), subject)
 	}
 }
@@ -122,7 +122,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("curl.result.sync.a.b.c", []byte{})
 	f.Add("curl.result.content.a.%2E%2E%2Fb.c", []byte("\xff"))
 	f.Fuzz(func(t *testing.T, subject string, data []byte) {
-		item, err := read(subject, data, []string{"kube-system"})
+		item, err := parseMessage(subject, data, []string{"kube-system"})
 		if err != nil {
 			return
 		}

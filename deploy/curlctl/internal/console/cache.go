@@ -57,15 +57,15 @@ func (c *cache) Look(ctx context.Context) (reading, error) {
 	defer c.mu.Unlock()
 	switch connected := c.deps.Conn.Conn.IsConnected(); {
 	case connected && c.deps.Now().After(c.next):
-		c.read(context.WithoutCancel(ctx)) // other pages wait for it, too
+		c.readAll(context.WithoutCancel(ctx)) // other pages wait for it, too
 	case !connected && c.last.AsOf.IsZero():
 		return c.last, errors.New("no connection")
 	}
 	return c.last, c.err
 }
 
-// read reads the streams and the objects. On a temporary error it keeps the previous reading.
-func (c *cache) read(ctx context.Context) {
+// readAll reads the streams and the objects. On a temporary error it keeps the previous reading.
+func (c *cache) readAll(ctx context.Context) {
 	began, now := time.Now(), c.deps.Now()
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

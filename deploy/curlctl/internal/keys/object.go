@@ -40,7 +40,7 @@ func ReadObjects(ctx context.Context, from *cluster.Client, namespace, name stri
 
 // Add adds a ConfigMap if it has one of our annotations.
 func (o Objects) Add(meta *metav1.ObjectMeta) {
-	if object := read(meta, annotation.DefaultProtected()); object.Request.Present || object.Problem != "" {
+	if object := readObject(meta, annotation.DefaultProtected()); object.Request.Present || object.Problem != "" {
 		o[pipeline.Key{Namespace: meta.Namespace, Name: meta.Name}] = object
 	}
 }
@@ -52,7 +52,7 @@ var grammar = sync.OnceValues(func() (*annotation.Grammar, error) { return annot
 
 // ReadObject parses and checks the metadata of a ConfigMap like the watcher with these protected namespaces.
 func ReadObject(meta *metav1.ObjectMeta, protected []string) Object {
-	object := read(meta, protected)
+	object := readObject(meta, protected)
 	if len(object.Request.Rules) > 0 {
 		object.Request = object.Request.Checked()
 		object.explain()
@@ -67,9 +67,9 @@ func (o *Object) explain() {
 	o.Problem = mistakes.ProblemText(o.Invalid)
 }
 
-// read parses the metadata of a ConfigMap. It takes mistakes in expressions from the status, because compiling
+// readObject parses the metadata of a ConfigMap. It takes mistakes in expressions from the status, because compiling
 // those of all ConfigMaps takes long.
-func read(meta *metav1.ObjectMeta, protected []string) Object {
+func readObject(meta *metav1.ObjectMeta, protected []string) Object {
 	parser, err := grammar()
 	if err != nil {
 		return Object{Problem: err.Error()}

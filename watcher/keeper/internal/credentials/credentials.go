@@ -284,7 +284,7 @@ func (t *teams) compileFrom(ctx context.Context, namespace string, names []strin
 ) (entries []headerfile.Entry, events []kube.Event, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
-	secrets, err := t.read(ctx, namespace, names, maxBytes)
+	secrets, err := t.readSecrets(ctx, namespace, names, maxBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -318,9 +318,9 @@ func (t *teams) emit(ctx context.Context, events []kube.Event) {
 	t.written = written
 }
 
-// read returns the named Secrets, or all with the label. It reads few at once, and omits what Compile does not
+// readSecrets returns the named Secrets, or all with the label. It reads few at once, and omits what Compile does not
 // need.
-func (t *teams) read(
+func (t *teams) readSecrets(
 	ctx context.Context, namespace string, names []string, maxBytes int,
 ) (found []corev1.Secret, err error) {
 	keep := func(s corev1.Secret) {
