@@ -103,7 +103,7 @@ func (k *keeper) reconcileTarget(
 		return again, nil
 	}
 	in.Target = current
-	if in.Applied = current != nil && isApplied(in.Plan, current); in.Applied {
+	if in.UpToDate = current != nil && isApplied(in.Plan, current); in.UpToDate {
 		m.tried.refused = nil
 		return 0, nil
 	}
@@ -211,7 +211,7 @@ func (k *keeper) apply(ctx context.Context, in *compile.Input, m *memory) error 
 		Int64("generation", p.Generation).Bool("repair", repair).Msg("applied the ConfigMap")
 	k.targets.Put(object)
 	in.Target = k.compiler.Target(object)
-	in.Applied = isApplied(p, in.Target)
+	in.UpToDate = isApplied(p, in.Target)
 	return err
 }
 

@@ -42,9 +42,9 @@ type Object struct {
 	Ignored bool
 	// HasStatus means that the object has a status annotation, even an unreadable one.
 	HasStatus bool
-	// Applied has the keys without an annotation that are in the manifest of the last kubectl
+	// LastApplied has the keys without an annotation that are in the manifest of the last kubectl
 	// apply.
-	Applied map[string]bool
+	LastApplied map[string]bool
 	// Values has the digest of each value by key. Nil means unknown.
 	Values map[string]string
 	// Pages has the keys whose value is an HTML page. It is known if Values is.
@@ -94,7 +94,7 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	_, o.HasStatus = m.Annotations[annotation.StatusKey]
 	o.ownersIncomplete = o.Request.Present && o.Owners.AnnotationChanged(o.Request.Annotation).IsZero()
 	o.Owners = o.Owners.Only(o.Names)
-	o.Applied = applied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
+	o.LastApplied = lastApplied(m.Annotations[corev1.LastAppliedConfigAnnotation], func(key string) bool {
 		_, asked := o.Request.URL(key)
 		return !asked && o.Names(key)
 	})
@@ -106,9 +106,9 @@ func (d Decoder) Decode(m *metav1.ObjectMeta, freshness Freshness) *Object {
 	return o
 }
 
-// applied returns the relevant keys in the manifest of the last kubectl apply, or nil if it is
+// lastApplied returns the relevant keys in the manifest of the last kubectl apply, or nil if it is
 // unreadable.
-func applied(text string, concerns func(key string) bool) map[string]bool {
+func lastApplied(text string, concerns func(key string) bool) map[string]bool {
 	var last struct {
 		Data       map[string]json.RawMessage `json:"data"`
 		BinaryData map[string]json.RawMessage `json:"binaryData"`

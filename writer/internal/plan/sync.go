@@ -72,7 +72,7 @@ func (b *builder) keptNote(key string) string {
 	switch other := b.object.Owners.Other(key); {
 	case other != "":
 		return "field manager " + other + " also owns it"
-	case b.object.Applied[key]:
+	case b.object.LastApplied[key]:
 		return "the manifest that was last applied has it, too"
 	case b.memory.Obstacle != "":
 		return "the API server refuses to remove it"

@@ -27,8 +27,8 @@ type Input struct {
 	Plan *Plan
 	// Target is the ConfigMap of the Watcher (nil if there is none).
 	Target *Target
-	// Applied means that the ConfigMap has everything that the plan applies.
-	Applied bool
+	// UpToDate means that the ConfigMap has everything that the plan applies.
+	UpToDate bool
 	// Problem is the problem of the ConfigMap or its name (nil if there is none). That of the Watcher itself is in Plan.
 	Problem *Problem
 	// NotInjected is the reason why pods do not get the sidecar (nil if they do). It is valid only if
@@ -43,8 +43,8 @@ type Input struct {
 	Now      time.Time
 }
 
-// verdict is the value of a condition.
-type verdict struct {
+// answer is what a condition says.
+type answer struct {
 	status  metav1.ConditionStatus
 	reason  string
 	message string
@@ -56,7 +56,7 @@ func StatusOf(in Input) watchv1.WatcherStatus {
 		ObservedGeneration: in.Plan.Generation, ConfigMapName: in.Plan.Target.Name,
 		LastHandledReconcileAt: in.Previous.LastHandledReconcileAt,
 	}
-	if in.Applied {
+	if in.UpToDate {
 		s.LastHandledReconcileAt = in.Plan.CurlNow
 	}
 	fetched := 0
@@ -109,7 +109,7 @@ func (in Input) source(spec keystate.Spec) watchv1.SourceStatus {
 // content sets the digest of all content, and the time of its last change.
 func (in Input) content(s *watchv1.WatcherStatus) {
 	s.ContentSHA256, s.ChangedAt = in.Previous.ContentSHA256, in.Previous.ChangedAt
-	if !in.Applied {
+	if !in.UpToDate {
 		return
 	}
 	sum := sha256.New()
@@ -138,16 +138,16 @@ func (in Input) conditions(sources []watchv1.SourceStatus) []metav1.Condition {
 			reason = failing.Reason
 		}
 		conditions = append(conditions,
-			in.condition(watchv1.ConditionStalled, verdict{metav1.ConditionTrue, reason, ready.message}))
+			in.condition(watchv1.ConditionStalled, answer{metav1.ConditionTrue, reason, ready.message}))
 	case ready.status != metav1.ConditionTrue && !in.Plan.Suspended:
 		conditions = append(conditions,
-			in.condition(watchv1.ConditionReconciling, verdict{metav1.ConditionTrue, ready.reason, ready.message}))
+			in.condition(watchv1.ConditionReconciling, answer{metav1.ConditionTrue, ready.reason, ready.message}))
 	}
 	return conditions
 }
 
 // condition keeps the transition time while the value stays the same.
-func (in Input) condition(kind string, v verdict) metav1.Condition {
+func (in Input) condition(kind string, v answer) metav1.Condition {
 	c := metav1.Condition{
 		Type: kind, Status: v.status, Reason: v.reason, Message: cut(v.message),
 		ObservedGeneration: in.Plan.Generation, LastTransitionTime: *seconds(in.Now),
@@ -159,24 +159,24 @@ func (in Input) condition(kind string, v verdict) metav1.Condition {
 }
 
 // ready returns the value of Ready, and whether the Watcher is stalled: only an edit helps.
-func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) {
+func (in Input) ready(sources []watchv1.SourceStatus) (v answer, stalled bool) {
 	if problem := cmp.Or(in.Problem, in.Plan.Problem); problem != nil {
-		return verdict{metav1.ConditionFalse, problem.Reason, problem.Message}, true
+		return answer{metav1.ConditionFalse, problem.Reason, problem.Message}, true
 	}
 	if first(sources, isImmutable) != nil {
-		return verdict{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
+		return answer{metav1.ConditionFalse, watchv1.ReasonTargetImmutable, Immutable(in.Plan)}, true
 	}
-	if !in.Applied {
+	if !in.UpToDate {
 		return in.progressing("ConfigMap " + in.Plan.Target.Name + " is not applied yet"), false
 	}
 	if first(sources, isMissing) != nil {
-		return verdict{metav1.ConditionFalse, watchv1.ReasonFetchFailed, in.failures(sources, isMissing)},
+		return answer{metav1.ConditionFalse, watchv1.ReasonFetchFailed, in.failures(sources, isMissing)},
 			first(sources, in.isTerminal) != nil
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
 		return in.progressing("key " + pending.Key + " has not been fetched yet"), false
 	}
-	return verdict{
+	return answer{
 		metav1.ConditionTrue, watchv1.ReasonReady,
 		fmt.Sprintf("ConfigMap %s holds %d fetched and %d static keys",
 			in.Plan.Target.Name, len(sources), in.Plan.Static),
@@ -184,46 +184,46 @@ func (in Input) ready(sources []watchv1.SourceStatus) (v verdict, stalled bool) 
 }
 
 // progressing returns the value of Ready while work is in flight.
-func (in Input) progressing(message string) verdict {
+func (in Input) progressing(message string) answer {
 	if in.Plan.Suspended {
-		return verdict{
+		return answer{
 			metav1.ConditionUnknown, watchv1.ReasonSuspended,
 			message + ", and will not be while spec.suspend is true",
 		}
 	}
-	return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
+	return answer{metav1.ConditionUnknown, watchv1.ReasonProgressing, message}
 }
 
 // fresh returns the value of Fresh.
-func (in Input) fresh(sources []watchv1.SourceStatus) verdict {
+func (in Input) fresh(sources []watchv1.SourceStatus) answer {
 	failing := func(s watchv1.SourceStatus) bool { return s.State == watchv1.Failing }
 	if in.Plan.Suspended && len(sources) > 0 {
-		return verdict{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
+		return answer{metav1.ConditionUnknown, watchv1.ReasonSuspended, "nothing is fetched while spec.suspend is true"}
 	}
 	if found := first(sources, failing); found != nil {
-		return verdict{metav1.ConditionFalse, found.Reason, in.failures(sources, failing)}
+		return answer{metav1.ConditionFalse, found.Reason, in.failures(sources, failing)}
 	}
 	if pending := first(sources, isUnfetched); pending != nil {
-		return verdict{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
+		return answer{metav1.ConditionUnknown, watchv1.ReasonFetching, "key " + pending.Key + " has not been fetched yet"}
 	}
 	if len(sources) == 0 {
-		return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
+		return answer{metav1.ConditionTrue, watchv1.ReasonFresh, "there is nothing to fetch"}
 	}
-	return verdict{metav1.ConditionTrue, watchv1.ReasonFresh, "the last fetch of every source succeeded"}
+	return answer{metav1.ConditionTrue, watchv1.ReasonFresh, "the last fetch of every source succeeded"}
 }
 
 // injectable returns the value of Injectable.
-func (in Input) injectable() verdict {
+func (in Input) injectable() answer {
 	if !in.InjectionKnown {
 		if before := meta.FindStatusCondition(in.Previous.Conditions, watchv1.ConditionInjectable); before != nil {
-			return verdict{before.Status, before.Reason, before.Message}
+			return answer{before.Status, before.Reason, before.Message}
 		}
-		return verdict{metav1.ConditionUnknown, watchv1.ReasonProgressing, "the labels of the namespace are not known yet"}
+		return answer{metav1.ConditionUnknown, watchv1.ReasonProgressing, "the labels of the namespace are not known yet"}
 	}
 	if in.NotInjected != nil {
-		return verdict{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
+		return answer{metav1.ConditionFalse, in.NotInjected.Reason, in.NotInjected.Message}
 	}
-	return verdict{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation +
+	return answer{metav1.ConditionTrue, watchv1.ReasonInjectable, "pods with the annotation " + watchv1.InjectAnnotation +
 		": " + in.Plan.Watcher.Name + " get container " + in.Plan.Sidecar.Container.Name + " when they are created"}
 }
 

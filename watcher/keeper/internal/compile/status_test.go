@@ -26,9 +26,9 @@ import (
 func shown(annotations map[string]string, rules ...watchv1.Rule) watchv1.WatcherStatus {
 	GinkgoHelper()
 	return compile.StatusOf(compile.Input{
-		Plan:    &compile.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
-		Target:  compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
-		Applied: true, Now: time.Now(),
+		Plan:     &compile.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Target:   compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
+		UpToDate: true, Now: time.Now(),
 	})
 }
 
@@ -75,8 +75,8 @@ func input(entries map[string]status.Entry, change ...func(*compile.Input)) comp
 			Target:  types.NamespacedName{Namespace: "team-a", Name: "rules-config"},
 			Sources: []keystate.Spec{{Key: "a", URL: url}},
 		},
-		Target:  holding(entries),
-		Applied: true, Now: began.Add(time.Hour),
+		Target:   holding(entries),
+		UpToDate: true, Now: began.Add(time.Hour),
 	}
 	for _, c := range change {
 		c(&in)
@@ -147,11 +147,11 @@ func forbidden(e status.Entry) status.Entry { return terminal(failing(e, "Addres
 
 // problem makes the Watcher one that cannot be compiled.
 func problem(in *compile.Input) {
-	in.Applied, in.Plan.Problem = false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
+	in.UpToDate, in.Plan.Problem = false, &compile.Problem{Reason: "TooLarge", Message: "it is too large"}
 }
 
-func unapplied(in *compile.Input) { in.Applied = false }
-func unused(in *compile.Input)    { in.Plan.Sources = nil }
+func outdated(in *compile.Input) { in.UpToDate = false }
+func unused(in *compile.Input)   { in.Plan.Sources = nil }
 
 // Conditions of several states.
 const (
@@ -168,9 +168,9 @@ var _ = DescribeTable("The conditions of a Watcher",
 		Expect(s.ObservedGeneration).To(Equal(int64(3)))
 		Expect(s.ConfigMapName).To(Equal("rules-config"))
 	},
-	Entry("while the ConfigMap is applied", input(nil, unapplied, func(in *compile.Input) { in.Target = nil }),
+	Entry("while the ConfigMap is applied", input(nil, outdated, func(in *compile.Input) { in.Target = nil }),
 		fetching, "0/1"),
-	Entry("with the body, while an edit is applied", one(written(), unapplied),
+	Entry("with the body, while an edit is applied", one(written(), outdated),
 		"Ready=Unknown/Progressing Fresh=True/Fresh Reconciling=True/Progressing", "1/1"),
 	Entry("before the first fetch", input(nil), fetching, "0/1"),
 	Entry("with the body", one(written()), fine, "1/1"),
@@ -204,7 +204,7 @@ var _ = DescribeTable("The conditions of a Watcher",
 		fetching, "0/1"),
 	Entry("when the ConfigMap is immutable", one(failing(status.Entry{}, "Immutable")),
 		"Ready=False/TargetImmutable Fresh=False/Immutable Stalled=True/TargetImmutable", "0/1"),
-	Entry("when the ConfigMap belongs to another Watcher", input(nil, unapplied, func(in *compile.Input) {
+	Entry("when the ConfigMap belongs to another Watcher", input(nil, outdated, func(in *compile.Input) {
 		in.Target, in.Problem = nil, &compile.Problem{Reason: "TargetExists", Message: "it exists"}
 	}), "Ready=False/TargetExists Fresh=Unknown/Fetching Stalled=True/TargetExists", "0/1"),
 	Entry("suspended, with the body", one(written(), suspended), "Ready=True/Ready Fresh=Unknown/Suspended", "1/1"),
@@ -283,10 +283,10 @@ var _ = Describe("The status of a Watcher", func() {
 		in := one(written())
 		before := compile.StatusOf(in)
 		in.Previous, in.Now = compile.Kept(before), in.Now.Add(time.Hour)
-		in.Plan.StaticSHA256, in.Applied = compile.HashOf("other"), false
+		in.Plan.StaticSHA256, in.UpToDate = compile.HashOf("other"), false
 		Expect(compile.StatusOf(in)).To(And(HaveField("ContentSHA256", before.ContentSHA256),
 			HaveField("ChangedAt", before.ChangedAt)))
-		in.Applied = true
+		in.UpToDate = true
 		Expect(compile.StatusOf(in).ContentSHA256).NotTo(Equal(before.ContentSHA256))
 	})
 
@@ -356,10 +356,10 @@ var _ = Describe("The status of a Watcher", func() {
 	})
 
 	It("has the value of curl-now once that is applied", func() {
-		in := input(nil, func(in *compile.Input) { in.Applied, in.Previous.LastHandledReconcileAt = false, "yesterday" })
+		in := input(nil, func(in *compile.Input) { in.UpToDate, in.Previous.LastHandledReconcileAt = false, "yesterday" })
 		in.Previous = compile.Kept(in.Previous)
 		Expect(compile.StatusOf(in).LastHandledReconcileAt).To(Equal("yesterday"))
-		in.Applied = true
+		in.UpToDate = true
 		Expect(compile.StatusOf(in).LastHandledReconcileAt).To(Equal("today"))
 	})
 
