@@ -16,9 +16,8 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// Class is the class of a response of the API server, as in metric labels and logs: one of these, or the obstacle of a
-// plan.
-type Class = plan.Obstacle
+// Class is the class of a response of the API server, as in metric labels and logs.
+type Class string
 
 // Classes of a request that succeeded or needs the current object.
 const (
@@ -38,11 +37,26 @@ const (
 	Unavailable Class = "unavailable"
 )
 
+// Classes that concern one object, whose next plan takes the obstacle into account.
+const (
+	Immutable      = Class(plan.Immutable)
+	TooLarge       = Class(plan.TooLarge)
+	ObjectTooLarge = Class(plan.ObjectTooLarge)
+	StatusTooLarge = Class(plan.StatusTooLarge)
+	Rejected       = Class(plan.Rejected)
+	Stripped       = Class(plan.Stripped)
+	Altered        = Class(plan.Altered)
+	Failed         = Class(plan.Failed)
+)
+
+// Obstacle returns the obstacle of a class that concerns one object.
+func (c Class) Obstacle() plan.Obstacle { return plan.Obstacle(c) }
+
 // Classes returns all classes.
 func Classes() []Class {
 	return []Class{
-		OK, Conflict, Gone, Forbidden, Unavailable, plan.Immutable, plan.TooLarge, plan.ObjectTooLarge,
-		plan.StatusTooLarge, plan.Rejected, plan.Stripped, plan.Altered, plan.Failed,
+		OK, Conflict, Gone, Forbidden, Unavailable, Immutable, TooLarge, ObjectTooLarge, StatusTooLarge, Rejected,
+		Stripped, Altered, Failed,
 	}
 }
 
@@ -60,20 +74,20 @@ func Classify(err error) Class {
 	case err == nil:
 		return OK
 	case errors.Is(err, ErrStripped):
-		return plan.Stripped
+		return Stripped
 	case errors.Is(err, ErrAltered):
-		return plan.Altered
+		return Altered
 	}
 	answer, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok {
 		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			return plan.Failed
+			return Failed
 		}
 		return Unavailable
 	}
 	s := answer.Status()
 	if byAdmission(s.Message) {
-		return plan.Rejected // the webhook may choose any status code
+		return Rejected // the webhook may choose any status code
 	}
 	switch s.Code {
 	case http.StatusConflict:
@@ -90,22 +104,22 @@ func Classify(err error) Class {
 	case http.StatusUnprocessableEntity:
 		return classifyInvalid(s)
 	case http.StatusRequestEntityTooLarge:
-		return plan.ObjectTooLarge
+		return ObjectTooLarge
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return Unavailable
 	case http.StatusRequestTimeout:
-		return plan.Failed
+		return Failed
 	}
 	switch {
 	case strings.Contains(s.Message, "etcdserver: request is too large"),
 		strings.Contains(s.Message, "trying to send message larger than max"):
-		return plan.ObjectTooLarge
+		return ObjectTooLarge
 	case s.Code >= http.StatusInternalServerError && RetryAfter(err) > 0:
 		return Unavailable
 	case s.Code >= http.StatusInternalServerError:
-		return plan.Failed
+		return Failed
 	}
-	return plan.Rejected
+	return Rejected
 }
 
 // byAdmission reports whether a webhook or policy refused the request, or the webhook failed. That concerns
@@ -127,13 +141,13 @@ func classifyForbidden(answer *apierrors.StatusError) Class {
 		strings.Contains(message, " cannot create resource "), byProxy(answer):
 		return Forbidden
 	}
-	return plan.Rejected
+	return Rejected
 }
 
 // classifyInvalid returns the class for the refused field.
 func classifyInvalid(s metav1.Status) Class {
 	if s.Details == nil {
-		return plan.Rejected
+		return Rejected
 	}
 	for _, cause := range s.Details.Causes {
 		tooLong := string(cause.Type) == string(field.ErrorTypeTooLong)
@@ -142,19 +156,19 @@ func classifyInvalid(s metav1.Status) Class {
 			return Conflict // another object has the name now
 		case "metadata.annotations":
 			if tooLong {
-				return plan.StatusTooLarge
+				return StatusTooLarge
 			}
 		case "data", "binaryData":
 			if strings.Contains(cause.Message, "field is immutable") {
-				return plan.Immutable
+				return Immutable
 			}
 		case "[]": // all values together
 			if tooLong {
-				return plan.TooLarge
+				return TooLarge
 			}
 		}
 	}
-	return plan.Rejected
+	return Rejected
 }
 
 // byProxy reports whether the response comes not from an API server but from a proxy, for example.

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 func refusal(code int32, message string, causes ...metav1.StatusCause) metav1.Status {
@@ -46,34 +44,34 @@ func TestClassify(t *testing.T) {
 		"terminating":   {refusal(403, "", metav1.StatusCause{Type: corev1.NamespaceTerminatingCause}), Gone},
 		"immutable": {
 			refusal(422, "", cause(field.ErrorTypeForbidden, "data", "field is immutable when `immutable` is set")),
-			plan.Immutable,
+			Immutable,
 		},
-		"too large":          {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), plan.TooLarge},
-		"large request":      {refusal(413, "Request entity too large: limit is 3145728"), plan.ObjectTooLarge},
-		"too large for etcd": {refusal(500, "etcdserver: request is too large"), plan.ObjectTooLarge},
+		"too large":          {refusal(422, "", cause(field.ErrorTypeTooLong, "[]", "")), TooLarge},
+		"large request":      {refusal(413, "Request entity too large: limit is 3145728"), ObjectTooLarge},
+		"too large for etcd": {refusal(500, "etcdserver: request is too large"), ObjectTooLarge},
 		"too large to send": {
 			refusal(500, "rpc error: code = ResourceExhausted desc = trying to send message larger than max (1 vs. 2)"),
-			plan.ObjectTooLarge,
+			ObjectTooLarge,
 		},
 		"large annotations": {
 			refusal(422, "", cause(field.ErrorTypeTooLong, "metadata.annotations", "")),
-			plan.StatusTooLarge,
+			StatusTooLarge,
 		},
 		"no permission":     {forbidden("patch"), Forbidden},
 		"no permission get": {forbidden("get"), Forbidden},
 		"no credentials":    {refusal(401, "Unauthorized"), Forbidden},
-		"webhook":           {refusal(403, webhook), plan.Rejected},
-		"webhook with 409":  {refusal(409, webhook), plan.Rejected},
-		"webhook with 404":  {refusal(404, webhook), plan.Rejected},
-		"broken webhook":    {refusal(500, `failed calling webhook "x": connection refused`), plan.Rejected},
-		"policy":            {refusal(422, `configmaps "a" is forbidden: `+policy, cause("", "", policy)), plan.Rejected},
-		"plugin":            {refusal(403, `configmaps "a" is forbidden: exceeded quota: q`), plan.Rejected},
-		"other field":       {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.name", immutable)), plan.Rejected},
-		"bad request":       {refusal(400, "…"), plan.Rejected},
+		"webhook":           {refusal(403, webhook), Rejected},
+		"webhook with 409":  {refusal(409, webhook), Rejected},
+		"webhook with 404":  {refusal(404, webhook), Rejected},
+		"broken webhook":    {refusal(500, `failed calling webhook "x": connection refused`), Rejected},
+		"policy":            {refusal(422, `configmaps "a" is forbidden: `+policy, cause("", "", policy)), Rejected},
+		"plugin":            {refusal(403, `configmaps "a" is forbidden: exceeded quota: q`), Rejected},
+		"other field":       {refusal(422, "", cause(field.ErrorTypeInvalid, "metadata.name", immutable)), Rejected},
+		"bad request":       {refusal(400, "…"), Rejected},
 		"throttled":         {refusal(429, "…"), Unavailable},
 		"unavailable":       {refusal(503, "…"), Unavailable},
-		"broken":            {refusal(500, "…"), plan.Failed},
-		"timeout":           {refusal(504, "…"), plan.Failed},
+		"broken":            {refusal(500, "…"), Failed},
+		"timeout":           {refusal(504, "…"), Failed},
 	} {
 		err := fmt.Errorf("patch: %w", &apierrors.StatusError{ErrStatus: tt.status})
 		NewWithT(t).Expect(Classify(err)).To(Equal(tt.want), name)
@@ -91,10 +89,10 @@ func TestClassifyWithoutStatus(t *testing.T) {
 	}{
 		"none":           {nil, OK},
 		"refused":        {errors.New("connection refused"), Unavailable},
-		"deadline":       {context.DeadlineExceeded, plan.Failed},
+		"deadline":       {context.DeadlineExceeded, Failed},
 		"404 by a proxy": {byProxy(http.StatusNotFound, "404 page not found"), Unavailable},
 		"403 by a proxy": {byProxy(http.StatusForbidden, "<html>"), Forbidden},
-		"502 by a proxy": {byProxy(http.StatusBadGateway, "<html>"), plan.Failed},
+		"502 by a proxy": {byProxy(http.StatusBadGateway, "<html>"), Failed},
 	} {
 		NewWithT(t).Expect(Classify(tt.err)).To(Equal(tt.want), name)
 	}

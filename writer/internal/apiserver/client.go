@@ -21,7 +21,6 @@ import (
 
 	"github.com/kv8s/curl-me-that/proto/annotation"
 	"github.com/kv8s/curl-me-that/proto/kube"
-	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
 const (
@@ -67,7 +66,7 @@ func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := c.objects.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-	if class := Classify(err); class != Unavailable && class != plan.Failed {
+	if class := Classify(err); class != Unavailable && class != Failed {
 		return nil
 	}
 	if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {

@@ -28,7 +28,7 @@ func (t *task) emitEvents(
 			t.eventsDenied.Store(false)
 			t.deps.Metrics.events.WithLabelValues(e.Reason).Inc()
 			written = true
-		case apiserver.Unavailable, plan.Failed:
+		case apiserver.Unavailable, apiserver.Failed:
 			// The admission plugin EventRateLimit has limits for Events. A limit for all requests refuses patches, too.
 			level := zerolog.WarnLevel
 			switch limited := apierrors.IsTooManyRequests(err); {

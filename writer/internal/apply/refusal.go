@@ -41,7 +41,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Applied {
 		t.deps.Breaker.Deny(t.ref.Namespace, err)
 		noToken := apierrors.IsUnauthorized(err)
 		return t.giveUp(ctx, err, func(i plan.Item) plan.Event { return plan.Denial(i, noToken) })
-	case apiserver.Unavailable, plan.Failed:
+	case apiserver.Unavailable, apiserver.Failed:
 		faults, down := t.faults.Get(t.ref)+1, t.serverFault(ctx, err) && !t.deps.Breaker.Allows()
 		if !down {
 			t.faults.Put(t.ref, faults)
@@ -59,7 +59,7 @@ func (t *task) handleFailure(ctx context.Context, err error) []Applied {
 // serverFault reports whether the API server is the reason for a failed request, and tells the breaker. If it is ready,
 // the object is the reason.
 func (t *task) serverFault(ctx context.Context, err error) bool {
-	if apiserver.Classify(err) == plan.Failed && t.deps.Client.Probe(context.WithoutCancel(ctx)) == nil {
+	if apiserver.Classify(err) == apiserver.Failed && t.deps.Client.Probe(context.WithoutCancel(ctx)) == nil {
 		return false
 	}
 	t.deps.Breaker.Failure(err, apiserver.RetryAfter(err))

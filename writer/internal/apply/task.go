@@ -130,11 +130,11 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 	switch class := apiserver.Classify(err); class {
 	case apiserver.OK:
 		return t.finish(ctx, p), true
-	case plan.Stripped:
+	case apiserver.Stripped:
 		t.deps.Breaker.Success(t.ref.Namespace)
-		return t.giveUp(ctx, err, t.refusal(class)), true
-	case plan.Altered: // the status must say so
-		t.memory.Obstacle = class
+		return t.giveUp(ctx, err, t.refusal(class.Obstacle())), true
+	case apiserver.Altered: // the status must say so
+		t.memory.Obstacle = class.Obstacle()
 		t.keepVersions(ctx, p)
 		return nil, false
 	case apiserver.Conflict:
@@ -143,14 +143,14 @@ func (t *task) conclude(ctx context.Context, p plan.Plan, err error) (applied []
 	case apiserver.Gone:
 		t.setObject(nil)
 		return nil, false
-	case plan.StatusTooLarge:
+	case apiserver.StatusTooLarge:
 		if t.object.Freshness != plan.Live {
 			t.forget() // the live object shows how much room is left
 			return nil, false
 		}
-		return t.handleRefusal(ctx, p, class, err)
-	case plan.Immutable, plan.TooLarge, plan.ObjectTooLarge, plan.Rejected:
-		return t.handleRefusal(ctx, p, class, err)
+		return t.handleRefusal(ctx, p, class.Obstacle(), err)
+	case apiserver.Immutable, apiserver.TooLarge, apiserver.ObjectTooLarge, apiserver.Rejected:
+		return t.handleRefusal(ctx, p, class.Obstacle(), err)
 	default:
 		return t.handleFailure(ctx, err), true
 	}

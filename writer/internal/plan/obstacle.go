@@ -1,9 +1,9 @@
 package plan
 
-// Obstacle is why the API server does not accept a change, as in metric labels and logs.
+// Obstacle is why the API server does not accept a change of one object.
 type Obstacle string
 
-// Obstacles, all of which concern one object.
+// The obstacles.
 const (
 	// Immutable means that the values cannot be changed.
 	Immutable Obstacle = "immutable"
