@@ -55,7 +55,7 @@ func (c *Config) Preview(ctx context.Context, r PreviewRequest) (Preview, error)
 	if err != nil {
 		return Preview{}, err
 	}
-	reason, err := gate.Verdict(ctx, r.Namespace, r.URL)
+	reason, err := gate.Preview(ctx, r.Namespace, r.URL)
 	preview := Preview{Allowed: err == nil, Reason: reason, Credential: client.Credential(r.Namespace, r.URL)}
 	switch {
 	case err != nil && !errors.Is(err, egress.ErrDenied):

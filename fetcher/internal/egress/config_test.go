@@ -156,7 +156,7 @@ var _ = Describe("the operator's settings", func() {
 			gate, _ := newGate(cfg)
 			Expect(attempt(ctx, gate, "http://nobody.example.com/")).NotTo(Succeed())
 			dial := names.Questions()
-			reason, _ := gate.Verdict(ctx, "team-a", "http://nobody.example.com/")
+			reason, _ := gate.Preview(ctx, "team-a", "http://nobody.example.com/")
 			Expect(reason).To(Equal("nobody.example.com does not resolve"))
 			return []int{dial, names.Questions() - dial}
 		}

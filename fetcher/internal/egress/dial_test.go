@@ -60,7 +60,7 @@ var _ = Describe("a name", func() {
 		Expect(err).To(Or(MatchError(errHeld), MatchError(egress.ErrUnreachable)))
 		Expect(err).NotTo(MatchError(egress.ErrDenied))
 		Expect(held.attempts()).To(ConsistOf(fmt.Sprintf("tcp4 %s:%d", public, trap.Port)))
-		Expect(gate.Verdict(ctx, "team-a", raw)).
+		Expect(gate.Preview(ctx, "team-a", raw)).
 			To(Equal("1 of 4 addresses of data.example.com are permitted, the others are skipped"))
 	})
 
@@ -75,7 +75,7 @@ var _ = Describe("a name", func() {
 			"http://" + public + "/":  "the address is permitted",
 		} {
 			Expect(forProxy(raw)).To(Succeed())
-			Expect(gate.Verdict(ctx, "team-a", raw)).To(Equal(reason))
+			Expect(gate.Preview(ctx, "team-a", raw)).To(Equal(reason))
 		}
 		Expect(forProxy("http://data.example.com/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))
 		Expect(forProxy("http://10.0.0.1/")).To(Equal(&egress.DeniedError{Rule: egress.RuleAddress}))

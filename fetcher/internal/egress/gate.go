@@ -61,10 +61,10 @@ func (g *Gate) Poll(report func(path string, err error)) { g.file.Poll(report) }
 // For returns the current policy of a namespace. Callers must ask again for every fetch.
 func (g *Gate) For(namespace string) *Policy { return cmp.Or(g.file.Value(), g.fixed).of(namespace) }
 
-// Verdict checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
+// Preview checks the URL of a namespace and looks up its name like a fetch, but does not connect. The reason is one
 // sentence without an address. The error is nil if the URL is permitted, or else a *DeniedError or the error of the
 // lookup.
-func (g *Gate) Verdict(ctx context.Context, namespace, raw string) (reason string, err error) {
+func (g *Gate) Preview(ctx context.Context, namespace, raw string) (reason string, err error) {
 	u, err := ParseURL(raw)
 	if err != nil {
 		return err.Error(), err

@@ -43,7 +43,7 @@ var _ = Describe("policies of namespaces", func() {
 	}
 
 	allows := func(gate *egress.Gate, namespace, raw string) bool {
-		_, err := gate.Verdict(context.Background(), namespace, raw)
+		_, err := gate.Preview(context.Background(), namespace, raw)
 		return err == nil
 	}
 

@@ -78,7 +78,7 @@ func attempt(ctx context.Context, gate *egress.Gate, raw string) error {
 
 // verdict returns the error of a dry run.
 func verdict(ctx context.Context, gate *egress.Gate, raw string) error {
-	_, err := gate.Verdict(ctx, "team-a", raw)
+	_, err := gate.Preview(ctx, "team-a", raw)
 	return err
 }
 
