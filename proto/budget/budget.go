@@ -21,9 +21,10 @@ const (
 
 // Names of budgets in logs and metric labels.
 const (
-	Writes     = "writes"
-	WriteBytes = "write_bytes"
-	Events     = "events"
+	Writes      = "writes"
+	WriteBytes  = "write_bytes"
+	Events      = "events"
+	DeadLetters = "dead_letters"
 )
 
 // Config has the limits of a namespace.

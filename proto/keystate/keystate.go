@@ -158,8 +158,8 @@ func Of(spec Spec, o *View, s *Streams, now time.Time) Condition {
 	// The timer has the newest failure, before the writer reports it in the object.
 	case due.GetReported() != failure.Unspecified:
 		return s.failing(c, trouble)
-	// The streams do not show what the writer found. A failed fetch is over once they have a timer without it, or a want
-	// that no fetcher has taken.
+	// The object shows trouble. If the writer found it, the streams do not show it. A failed fetch counts until the
+	// streams have something newer: a timer without the failure, or a want that no fetcher has taken.
 	case trouble.State == Refused, trouble.State == Failing && (entry.ByWriter() || due == nil && (s.Taken || !s.Wanted)):
 		trouble.Next, trouble.LastAttempt = cmp.Or(c.Next, trouble.Next), c.LastAttempt
 		trouble.Stale = trouble.Stale || c.Stale

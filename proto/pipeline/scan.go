@@ -61,7 +61,7 @@ func (c *Client) scan(ctx context.Context, rest Range, yield func(Message, error
 			size = min(size, rest.Below-rest.From)
 		}
 		request := map[string]any{"seq": rest.From, "next_by_subj": rest.Subject, "batch": size, "max_bytes": scanBatchBytes}
-		more, err = b.readBatch(ctx, request, func(m Message) bool {
+		more, err = b.fetch(ctx, request, func(m Message) bool {
 			rest.From = m.Sequence + 1
 			return (rest.Below == 0 || m.Sequence < rest.Below) && yield(m, nil)
 		})
@@ -95,9 +95,9 @@ func (b *batches) close() {
 	_ = b.sub.Unsubscribe()
 }
 
-// readBatch sends one request and passes the messages on until each returns false. It reports whether
+// fetch sends one request and passes the messages on until each returns false. It reports whether
 // the server has more.
-func (b *batches) readBatch(ctx context.Context, request map[string]any, each func(Message) bool) (more bool, err error) {
+func (b *batches) fetch(ctx context.Context, request map[string]any, each func(Message) bool) (more bool, err error) {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return false, err
@@ -182,7 +182,7 @@ func (b *batches) lastMessages(ctx context.Context, subjects []string, found map
 		got := map[string]Message{}
 		var err error
 		request := map[string]any{"multi_last": subjects, "batch": len(subjects), "max_bytes": scanBatchBytes}
-		more, err = b.readBatch(ctx, request, func(m Message) bool {
+		more, err = b.fetch(ctx, request, func(m Message) bool {
 			got[m.Subject] = m
 			return true
 		})

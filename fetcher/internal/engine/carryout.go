@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/kv8s/curl-me-that/proto/budget"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
@@ -109,7 +110,7 @@ func (e *Engine) publish(ctx context.Context, a *attempt, d decision) (dropped b
 // publishDeadLetter reports whether the budget and the stream accept a dead letter.
 func (e *Engine) publishDeadLetter(ctx context.Context, a *attempt, d *v1.DeadLetter) bool {
 	if short := e.deadLetters.Take(a.key.Namespace, 1); short != nil {
-		e.logShortage(&a.trigger, short, "dead_letters",
+		e.logShortage(&a.trigger, short, budget.DeadLetters,
 			"the namespace exceeded its budget of dead letters, its failures cannot be replayed")
 		return false
 	}

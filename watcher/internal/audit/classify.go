@@ -97,9 +97,9 @@ func classify(o observation, w wantindex.Want, p pending) verdict {
 	// Every attempt fails until the want is signed again.
 	unsigned := p.timer.GetDetail() == failure.DeniedCredentials
 	switch {
-	case !o.held && w.ByNow && landed && !p.timerLost: // the body is equal
+	case !o.held && w.ByNow && landed && !p.timerLost: // curl-now was set, and the fetch gave the same body
 		return inOrder
-	case !o.held:
+	case !o.held: // see below
 	case unsigned, o.ahead, p.timerLost && !p.inFlight && !p.recent:
 		return timerLost
 	case landed, p.newest() == "" && !o.suspected:
