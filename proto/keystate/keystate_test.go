@@ -311,7 +311,7 @@ func TestTransitions(t *testing.T) {
 		"ok --> stale: nobody fetches in time, the timer is late":               {nothing, late},
 		"ok --> held_back: fetcher gets other content than the pinned one":      {pinned, other},
 		"ok --> [*]: user removes the pair, writer removes the key":             {nothing, nil},
-		"held_back --> ok: fetcher gets the pinned content again":               {all(pinned, other), again},
+		"held_back --> ok: fetcher gets the pinned content":                     {all(pinned, other), again},
 		"held_back --> pending: user removes the key":                           {all(pinned, other), removed},
 		"held_back --> contested: another manager changes the key":              {all(pinned, other), changed},
 		"held_back --> stale: the timer is late":                                {all(pinned, other), late},
@@ -324,7 +324,7 @@ func TestTransitions(t *testing.T) {
 		"contested --> ok: writer repairs the key":                              {changed, written},
 		"contested --> pending: the other manager removes the key":              {changed, removed},
 		"ignored --> pending: user resumes the object":                          {all(none, suspended), resumed},
-		"ignored --> refused: the same, but someone else wrote the key":         {all(foreign, suspended), resumed},
+		"ignored --> refused: the same, someone else wrote the key":             {all(foreign, suspended), resumed},
 	}
 	text, err := os.ReadFile("../../deploy/docs/architecture.md")
 	if err != nil {

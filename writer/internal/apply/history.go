@@ -27,8 +27,8 @@ type HistoryConfig struct {
 }
 
 const (
-	// lookupTimeout is the maximum time to read the bodies that an object needs from the history.
-	lookupTimeout = 2 * time.Second
+	// bodiesTimeout is the maximum time to read the bodies that an object needs from the history.
+	bodiesTimeout = 2 * time.Second
 	// maxFound is the maximum size of these bodies in bytes. No ConfigMap holds more.
 	maxFound = 1 << 20
 )
@@ -107,7 +107,7 @@ func (h *history) kept(err error) {
 
 // find adds bodies of a namespace to found. One that is nil was not found, or was too much.
 func (h *history) find(ctx context.Context, namespace string, digests []string, found map[string][]byte) {
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, bodiesTimeout)
 	defer cancel()
 	room := maxFound
 	for _, body := range found {
