@@ -278,7 +278,8 @@ func (k *keyPlanner) drifted(asked bool) {
 	// The writer reads the live object, so one repair covers all changes until then.
 	repairing := asked && k.last.RequestHash == k.requestHash && k.last.Fingerprint != ""
 	k.want.Fingerprint = owner.Fingerprint
-	if entry.CheckedFingerprint != owner.Unsettled() { // else the value was the right one, and is checked once more
+	// If they are equal, the writer found the right value within the second of the change, and now looks once more.
+	if entry.CheckedFingerprint != owner.Unsettled() {
 		k.want.Fingerprint = owner.Unsettled()
 		k.reportDrift(entry.Fence)
 	}
