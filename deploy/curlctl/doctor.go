@@ -38,7 +38,7 @@ func doctorCommand(o *options) *cobra.Command {
 		if err == nil {
 			findings = append(findings, others(ctx, s, grammar)...)
 		}
-		return report(s.Out, findings, err)
+		return exitWith(s.Out, findings, err)
 	})
 	inKubernetes := o.Run(withoutNATS, func(ctx context.Context, s *session, _ []string) error {
 		namespace, name, found := strings.Cut(release, "/")
@@ -50,7 +50,7 @@ func doctorCommand(o *options) *cobra.Command {
 			return &cluster.Error{Operation: "review rights", Err: err}
 		}
 		findings, err := doctor.Rights(ctx, config, doctor.Release{Namespace: namespace, Name: name}, o.Namespace)
-		return report(s.Out, findings, err)
+		return exitWith(s.Out, findings, err)
 	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cmd.Flags().Changed("kubernetes") {
@@ -93,8 +93,8 @@ func others(ctx context.Context, s *session, grammar *annotation.Grammar) (findi
 // maxOthers is the maximum number of listed keys per annotation.
 const maxOthers = 10
 
-// report prints findings. If one is bad, it returns the exit code.
-func report(out *printer.Printer, findings []doctor.Finding, err error) error {
+// exitWith prints findings. If one is bad, it returns the exit code.
+func exitWith(out *printer.Printer, findings []doctor.Finding, err error) error {
 	if err == nil {
 		err = printFindings(out, findings)
 	}

@@ -55,7 +55,7 @@ func Consume(ctx context.Context, js jetstream.JetStream, o ConsumeOptions, hand
 		if ctx.Err() != nil {
 			return
 		}
-		c.report(err)
+		c.reportState(err)
 		if time.Since(began) > reopenMax {
 			wait = reopenFirst
 		}
@@ -99,8 +99,8 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 	}
 }
 
-// report reports a state if it differs from the previous one.
-func (c *Consumer) report(err error) {
+// reportState reports a state if it differs from the previous one.
+func (c *Consumer) reportState(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -256,7 +256,7 @@ func (c *Consumer) consume(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-time.After(reopenFirst): // a consumer that fails at once was never readable
-		c.report(nil)
+		c.reportState(nil)
 		<-ctx.Done()
 	}
 	drain(consuming)

@@ -85,7 +85,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 		return 0, err // retried with the new version
 	}
 	again = queue.Soonest(again, k.observe(&in, m))
-	return again, errors.Join(err, k.report(ctx, in, w.StatusHash))
+	return again, errors.Join(err, k.reportStatus(ctx, in, w.StatusHash))
 }
 
 // reconcileTarget applies the ConfigMap if needed, and collects the input for the status.
@@ -244,8 +244,8 @@ func (k *keeper) failed(in *compile.Input, m *memory, err error) error {
 	return nil
 }
 
-// report patches the status if it differs, and emits the changes as Events.
-func (k *keeper) report(ctx context.Context, in compile.Input, before compile.Hash) error {
+// reportStatus patches the status if it differs, and emits the changes as Events.
+func (k *keeper) reportStatus(ctx context.Context, in compile.Input, before compile.Hash) error {
 	s := compile.StatusOf(in)
 	if compile.HashOf(s) == before {
 		return nil

@@ -118,7 +118,7 @@ func (e *Engine) run(ctx context.Context, a *attempt) decision {
 	if a.claim != nil && d.outcome == outcomePostponed {
 		e.giveBack(ctx, *a.claim, d.wait)
 	}
-	e.report(a, d)
+	e.reportOutcome(a, d)
 	a.setSpanOutcome(d)
 	return d
 }

@@ -41,9 +41,9 @@ var logLines = map[outcome]struct {
 	outcomePostponed:  {zerolog.DebugLevel, "outcome not accepted by NATS, retrying"},
 }
 
-// report counts and logs an outcome, without the URL, which may contain secrets, and without text of
+// reportOutcome counts and logs an outcome, without the URL, which may contain secrets, and without text of
 // the server. If there are too many lines of one outcome, they are only counted.
-func (e *Engine) report(a *attempt, d decision) {
+func (e *Engine) reportOutcome(a *attempt, d decision) {
 	t := &a.trigger
 	e.deps.Metrics.messages.WithLabelValues(string(d.outcome)).Inc()
 	switch d.outcome {

@@ -174,7 +174,7 @@ func (t *teams) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if t.report("", err); err != nil {
+		if t.logError("", err); err != nil {
 			t.part.NotReady("credentials are not up to date")
 			return
 		}
@@ -203,7 +203,7 @@ func (t *teams) compile(ctx context.Context) (err error) {
 	var events []kube.Event
 	for _, from := range slices.Sorted(maps.Keys(names)) {
 		compiled, ignored, err := t.compileFrom(ctx, from, names[from], MaxBytes/len(names))
-		t.report(from, err)
+		t.logError(from, err)
 		if problems += len(ignored); err != nil {
 			problems++
 		}
@@ -362,8 +362,8 @@ func (t *teams) readSecrets(
 // removes reports whether the entries of a namespace are removed because of an error.
 func removes(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errTooMany) }
 
-// report logs the error of a namespace once, and its end.
-func (t *teams) report(namespace string, err error) {
+// logError logs the error of a namespace once, and its end.
+func (t *teams) logError(namespace string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
