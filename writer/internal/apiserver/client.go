@@ -41,6 +41,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config, closeAll := kube.Closable(config)
 	c := &Client{closeAll: closeAll}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return retryAfterErrors{next: next} })
+	// Only whole objects are large enough to be compressed, which would take three quarters of our CPU time for them.
+	config.DisableCompression = true
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	shared, err := rest.HTTPClientFor(config)
