@@ -62,6 +62,7 @@ func Run(ctx context.Context, rt *process.Runtime, c Config, cluster *rest.Confi
 		Stream: pipeline.Results, Consumer: pipeline.WriterConsumer,
 		Concurrency: apply.MaxMessages, MaxBytes: apply.MaxBytes, State: state, Observe: applier.Observe,
 	}, applier.Handle)
+	applier.Wait()
 	return nil
 }
 

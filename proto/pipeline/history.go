@@ -28,7 +28,7 @@ func BodySubject(namespace, digest string) string {
 // ErrNoBody means that the history does not have a body, or one with another digest.
 var ErrNoBody = errors.New("the history does not have that body")
 
-// Archive adds versions to the history. Nothing waits for it: what the server does not confirm in time is missing.
+// Archive adds versions to the history. No result waits for it: what the server does not confirm in time is missing.
 type Archive struct {
 	js     jetstream.JetStream
 	report func(error)
@@ -36,6 +36,9 @@ type Archive struct {
 	unconfirmed atomic.Int64
 	// versions has the version of each body that is not confirmed yet. A version without its body is of no use.
 	versions sync.Map
+	// open counts the versions that are not reported yet, and ended gets a value when one is.
+	open  atomic.Int64
+	ended chan struct{}
 }
 
 const (
@@ -52,7 +55,7 @@ var errBusy = errors.New("too many versions wait for the confirmation of the ser
 // Archive returns an archive that calls report once for each version, with nil once the server has it. report must not
 // block.
 func (c *Client) Archive(report func(error)) (*Archive, error) {
-	a := &Archive{report: report}
+	a := &Archive{report: report, ended: make(chan struct{}, 1)}
 	var err error
 	a.js, err = jetstream.New(c.js.Conn(), jetstream.WithPublishAsyncTimeout(confirmTimeout),
 		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, _ *jetstream.PubAck) {
@@ -65,9 +68,10 @@ func (c *Client) Archive(report func(error)) (*Archive, error) {
 // Keep adds a version of a key to the history, and its body unless the namespace already has it. It does not wait.
 // The server drops the same version of the same trigger within five minutes.
 func (a *Archive) Keep(ctx context.Context, key Key, v *v1.Version, body []byte, trigger string) {
+	a.open.Add(1)
 	version, err := newMessage(ctx, key.VersionSubject(), v)
 	if err != nil {
-		a.report(err)
+		a.end(err)
 		return
 	}
 	version.Header.Set(jetstream.MsgIDHeader, key.VersionSubject()+" "+trigger)
@@ -94,11 +98,32 @@ func (a *Archive) done(m *nats.Msg, err error) {
 	there := isBody && hasCode(err, codeWrongLastSequence, codeWrongLastSequenceConstant)
 	switch {
 	case err != nil && !there:
-		a.report(fmt.Errorf("keep %s: %w", m.Subject, wrapServerError(err)))
+		a.end(fmt.Errorf("keep %s: %w", m.Subject, wrapServerError(err)))
 	case isBody:
 		a.publish(version.(*nats.Msg)) //nolint:forcetypeassert // only Keep stores
 	default:
-		a.report(nil)
+		a.end(nil)
+	}
+}
+
+func (a *Archive) end(err error) {
+	a.report(err)
+	a.open.Add(-1)
+	select {
+	case a.ended <- struct{}{}:
+	default:
+	}
+}
+
+// Wait waits until the server has all versions, or until the limit is over. A connection that is closed before may
+// lose versions whose body it just sent.
+func (a *Archive) Wait(limit time.Duration) {
+	for over := time.After(limit); a.open.Load() > 0; {
+		select {
+		case <-a.ended:
+		case <-over:
+			return
+		}
 	}
 }
 

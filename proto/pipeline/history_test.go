@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -80,6 +81,20 @@ var _ = Describe("The history", func() {
 		bodies := client.Bodies(func(err error) { Fail(err.Error()) })
 		Expect(bodies.Has(ctx, key.Namespace, pipeline.Digest("body 0"))).To(BeTrue())
 		Expect(bodies.Has(ctx, "elsewhere", pipeline.Digest("body 0"))).To(BeFalse())
+	})
+
+	It("has all versions once that is awaited, and the connection may be closed", func(ctx SpecContext) {
+		ensure(pipeline.Topology{HistoryBytes: 16 << 20})
+		var reports atomic.Int64
+		archive := suitetest.Must(client.Archive(func(error) { reports.Add(1) }))
+		const bodies = 200
+		for n := range bodies {
+			keep(ctx, archive, key, fmt.Sprint(strings.Repeat("x", 50_000), n), n)
+		}
+		archive.Wait(time.Minute)
+		Expect(reports.Load()).To(BeEquivalentTo(bodies))
+		Expect(kept()).To(BeEquivalentTo(bodies + pipeline.HistoryVersions))
+		archive.Wait(time.Hour) // for nothing
 	})
 
 	It("rests after an error, and not because the caller has no more time", func(ctx SpecContext) {

@@ -31,9 +31,11 @@ const (
 	bodiesTimeout = 2 * time.Second
 	// maxFound is the maximum size of these bodies in bytes. No ConfigMap holds more.
 	maxFound = 1 << 20
+	// archiveTimeout is the maximum time that the end of the writer waits for the history.
+	archiveTimeout = 2 * time.Second
 )
 
-// history keeps versions of keys, and finds their bodies. Nothing waits for it, and its loss loses nothing else.
+// history keeps versions of keys, and finds their bodies. No result waits for it, and its loss loses nothing else.
 type history struct {
 	config HistoryConfig
 	// found and archive are nil without a client.
@@ -89,6 +91,13 @@ func (h *history) keep(ctx context.Context, i plan.Item, available bool) {
 		Sha256: content.GetSha256(), Size: int64(len(content.GetBody())), FetchedAt: timestamppb.New(i.ObservedAt()),
 		Url: weburl.WithoutQuery(want.GetUrl()), Available: available,
 	}, content.GetBody(), i.Fence.String())
+}
+
+// wait waits for versions that NATS does not have yet, for a moment.
+func (h *history) wait() {
+	if h.archive != nil {
+		h.archive.Wait(archiveTimeout)
+	}
 }
 
 // kept counts a version that the history has, or lacks because of err.

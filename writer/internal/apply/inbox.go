@@ -25,6 +25,9 @@ import (
 // maxBackoff is the maximum delay before a message is retried because the API server was unavailable.
 const maxBackoff = 8 * time.Second
 
+// Wait waits, for a moment, until the history has the versions of all results.
+func (a *Applier) Wait() { a.history.wait() }
+
 // Handle applies a message. Each message has its own span, even in a batch, because each belongs to
 // a different trace.
 func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Disposition {
