@@ -92,11 +92,16 @@ func (b *bench) publish(namespace, name, installation string) (key pipeline.Key)
 	return pipeline.KeyOf(want)
 }
 
-func TestASessionKnowsTheWantsInScopeAndThoseOfItsInstallation(t *testing.T) {
+func TestASessionReconcilesAllObjectsAndTheWantsInScopeAndThoseOfItsInstallation(t *testing.T) {
 	t.Parallel()
 	for installation, known := range map[string][]string{"": {"own", "bad"}, "ours": {"own", "bad", "left"}} {
 		b := newBench(t)
 		b.config.Installation = installation
+		reconciled := make(chan string, 10)
+		b.deps.Reconcile = func(_ context.Context, name types.NamespacedName) (time.Duration, error) {
+			reconciled <- name.Name
+			return 0, nil
+		}
 		gone := b.publish("ns", "gone", "")
 		b.Expect(b.client.PublishTombstone(t.Context(), gone, 1)).Error().NotTo(HaveOccurred())
 		b.publish("ns", "own", "theirs")
@@ -112,6 +117,13 @@ func TestASessionKnowsTheWantsInScopeAndThoseOfItsInstallation(t *testing.T) {
 		var names []string
 		b.deps.Index.Each(func(key pipeline.Key, _ wantindex.Want) { names = append(names, key.Name) })
 		b.Expect(names).To(ConsistOf(known))
+		objects := map[string]bool{}
+		for range len(known) + 1 {
+			name := ""
+			b.Eventually(reconciled).Should(Receive(&name))
+			objects[name] = true
+		}
+		b.Expect(objects).To(HaveLen(len(known)+1), "those that were deleted before, too")
 		b.Expect(b.server.Restart()).To(Succeed())
 		b.becomes("sessions_total", 2)
 		b.Expect(suitetest.Lines(b.log, "ignoring wants of other installations")).To(Equal(1))
