@@ -26,7 +26,9 @@ import (
 func shown(annotations map[string]string, rules ...watchv1.Rule) watchv1.WatcherStatus {
 	GinkgoHelper()
 	return compile.StatusOf(compile.Input{
-		Plan:     &compile.Plan{Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules}},
+		Plan: &compile.Plan{
+			Sources: []keystate.Spec{{Key: "k", URL: url}}, Expect: map[string][]watchv1.Rule{"k": rules},
+		},
 		Target:   compiler().Target(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}),
 		UpToDate: true, Now: time.Now(),
 	})
