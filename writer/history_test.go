@@ -156,6 +156,33 @@ var _ = Describe("A version", func() {
 		Eventually(kept).Should(BeEquivalentTo(2), "the body and its version")
 	})
 
+	It("is kept although the writer stops while it writes the key", func(ctx SpecContext) {
+		suitetest.Must(pipeline.Ensure(ctx, w.js, pipeline.Topology{HistoryBytes: 16 << 20}))
+		w.start()
+		patching, proceed := make(chan struct{}, 8), make(chan struct{})
+		w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+			if r.Method == http.MethodPatch {
+				patching <- struct{}{}
+				<-proceed
+			}
+			return next(r)
+		})
+		for n := range cap(patching) {
+			w.publish(w.content(w.want(w.create(asking(fmt.Sprint("cm-", n), "a="+url)), "a", url), fmt.Sprint("body ", n)))
+		}
+		Eventually(patching).Should(HaveLen(cap(patching)))
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			defer GinkgoRecover()
+			w.Stop()
+		}()
+		Eventually(w.Health.Ready).Should(BeFalse())
+		close(proceed)
+		<-stopped
+		Expect(kept()).To(BeEquivalentTo(2*cap(patching)), "bodies and their versions")
+	})
+
 	It("has the URL with a mark instead of its query", func(ctx SpecContext) {
 		keep(ctx, false)
 		var list []*v1.Version
