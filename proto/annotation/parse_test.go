@@ -106,7 +106,7 @@ func TestParseRefuses(t *testing.T) {
 		"a=file:///etc/passwd":                                     badScheme,
 		"a=gopher://127.0.0.1:6379/_FLUSHALL":                      badScheme,
 		"a=http+unix://%2Fvar%2Frun%2Fdocker.sock/":                badScheme,
-		"a=javascript:alert(1)":                                    badPort,
+		"a=javascript:alert(1)":                                    badScheme,
 		"a=jar:http://x!/":                                         "pair 1 (key a): the host contains :",
 		"a=user@data.example.com/":                                 hasUser,
 		"a=http://@data.example.com/":                              hasUser,
@@ -140,6 +140,13 @@ func TestParseRefuses(t *testing.T) {
 		"a=http://data.example.com:65536/":                         badPort,
 		"a=" + strings.TrimPrefix(longURL(weburl.MaxBytes+1), "https://"): tooLong,
 		"a=e.example.com b=ftp://e.example.com":                           "pair 2 (key b): the scheme must be http or https",
+
+		"a=file:/etc/passwd":         badScheme,
+		"a=Data:text/plain,x":        badScheme,
+		"a=about:blank":              badScheme,
+		"a=data:/":                   badScheme,
+		"a=data:65536/":              badPort,
+		"a=data:x@data.example.com/": hasUser,
 	} {
 		request, err := grammar(t).Parse(ask(value))
 		if got := onlyRefusal(t, request); err != nil || !strings.HasPrefix(got, cause) {

@@ -47,6 +47,8 @@ var (
 	// schemeStart matches the scheme of a URL (RFC 3986 section 3.1). A colon alone is not enough:
 	// data.example.com:8080/x is a host and a port.
 	schemeStart = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.\-]*://`)
+	// opaque matches a well-known scheme without //, which is no host, because no port follows.
+	opaque = regexp.MustCompile(`^(?i:about|data|file|ftp|javascript):(?:[^0-9@][^@]*)?$`)
 	// mistyped matches http or https where a host is expected, unless it can be a host with a port or path.
 	mistyped = regexp.MustCompile(`^(?i:https?)(?:[:;.,\x{ff1a}]?[/\\\x{ff0f}]{2}|[:;\x{ff1a}](?:[^0-9]|$))`)
 	// quoted matches a quoted or bracketed URL. A final apostrophe is valid.
@@ -81,6 +83,8 @@ func Canonical(raw, defaultScheme string) (canonical, wrong string) {
 		return "", Quoted
 	case mistyped.MatchString(rest):
 		return "", Mistyped
+	case opaque.MatchString(raw):
+		return "", BadScheme
 	case strings.Contains(rest, "%") && lonePercent.MatchString(rest[end:]):
 		return "", BadPercent
 	default:
