@@ -305,6 +305,18 @@ var _ = Describe("A ConfigMap", func() {
 		Expect(w.ok(ctx, "rollback", namespace+"/rules", "k")).To(ContainSubstring(pipeline.Digest("one")))
 	})
 
+	It("is pinned by the annotation that counts", func(ctx SpecContext) {
+		pin := "k=" + pipeline.Digest("two")
+		create(ctx, "twice", map[string]string{
+			"x-kv8s.io/curl-me-that": "k=https://a.example.com/", "x-kv8s.io/curl-sha256": pin,
+			"x-k8s.io/curl-sha256": "k=" + pipeline.Digest("one"), "example.com/curl-sha256": "k=" + pipeline.Digest("one"),
+		})
+		w.history(ctx, pipeline.Key{Namespace: namespace, Name: "twice", Key: "k"}, "two")
+		for range 8 { // maps have a random order
+			Expect(w.ok(ctx, "rollback", namespace+"/twice", "k", "--to=1")).To(Equal("x-kv8s.io/curl-sha256: " + pin + "\n"))
+		}
+	})
+
 	It("has one content by the beginning of its digest", func(ctx SpecContext) {
 		create(ctx, "new", map[string]string{"x-kv8s.io/curl-me-that": "k=https://a.example.com/"})
 		r := w.run(ctx, "history", namespace+"/new")

@@ -96,8 +96,10 @@ func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest stri
 	if digest != "" && selects {
 		return fmt.Errorf("key %s has a selection (curl-select), so it cannot be pinned to a digest", k.Key.Key)
 	}
-	name, value := pinOf(k.object, k.Key.Key, digest)
+	name, value, err := pinOf(k.object, k.Key.Key, digest)
 	switch {
+	case err != nil:
+		return err
 	case k.watcher != nil && digest == "":
 		s.Out.Linef("Watcher %s, source %s: remove sha256", k.watcher.Name, k.Key.Key)
 	case k.watcher != nil:
@@ -113,7 +115,6 @@ func (p *pinning) run(ctx context.Context, s *session, k *versioned, digest stri
 	if !p.now {
 		return nil
 	}
-	var err error
 	if k.watcher != nil {
 		err = s.Cluster().PinSource(ctx, k.watcher, k.Key.Key, digest)
 	} else {
@@ -151,15 +152,13 @@ func (p *pinning) await(ctx context.Context, s *session, k *versioned, digest st
 
 // pinOf returns the annotation of an object that pins a key to a digest (empty: to none), and leaves other pins alone.
 // An empty value removes the annotation.
-func pinOf(object *metav1.PartialObjectMetadata, key, digest string) (name, value string) {
-	prefix, _, _ := strings.Cut(annotation.DefaultKey, "/")
-	name = prefix + "/" + annotation.SHA256Name
-	for known := range object.Annotations {
-		if strings.HasSuffix(known, "/"+annotation.SHA256Name) {
-			name = known
-		}
+func pinOf(object *metav1.PartialObjectMetadata, key, digest string) (name, value string, err error) {
+	grammar, err := annotation.New(annotation.Defaults())
+	if err != nil {
+		return "", "", err
 	}
-	return name, annotation.WithPin(object.Annotations[name], key, digest)
+	name, value, _ = grammar.FindOption(object.Annotations, annotation.SHA256Name)
+	return name, annotation.WithPin(value, key, digest), nil
 }
 
 // toolOf returns the tool that owns the manifest of an object, if its field managers show one.

@@ -174,14 +174,24 @@ func (g *Grammar) Find(annotations map[string]string) (key, value string, found 
 	return "", "", false
 }
 
-// values returns the values of the options, each under the first prefix that has it.
+// FindOption returns the annotation with the value of an option: the one under the first prefix that has it. If there
+// is none, it returns the annotation under the first prefix.
+func (g *Grammar) FindOption(annotations map[string]string, name string) (key, value string, found bool) {
+	for _, prefix := range g.prefixes {
+		key = prefix + "/" + name
+		if value, found = annotations[key]; found {
+			return key, value, true
+		}
+	}
+	return g.prefixes[0] + "/" + name, "", false
+}
+
+// values returns the values of the options.
 func (g *Grammar) values(annotations map[string]string) map[string]string {
 	values := map[string]string{}
-	for _, prefix := range slices.Backward(g.prefixes) {
-		for _, name := range g.options {
-			if value, found := annotations[prefix+"/"+name]; found {
-				values[name] = value
-			}
+	for _, name := range g.options {
+		if _, value, found := g.FindOption(annotations, name); found {
+			values[name] = value
 		}
 	}
 	return values
