@@ -122,16 +122,32 @@ func TestConcurrencyIsBounded(t *testing.T) {
 
 func TestANamespaceDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQueued(t, 2)
-		began := time.Now()
+		q := newQueued(t, 8)
+		q.each = time.Hour
 		for n := range 20 {
 			q.do(t.Context(), "a", strconv.Itoa(n), "k")
 		}
-		<-time.After(linger + time.Millisecond)
-		for _, namespace := range []string{"b", "c"} {
-			q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: namespace}}, 1)
+		<-time.After(2 * linger)
+		q.Expect(q.most).To(Equal(6), "three quarters")
+		q.do(t.Context(), "b", "cm", "k")
+		<-time.After(2 * linger)
+		q.Expect(q.most).To(Equal(7))
+		q.open.Wait()
+	})
+}
+
+func TestAFreeSlotGoesToTheNamespaceWithTheFewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t, 4)
+		for n := range 40 {
+			q.do(t.Context(), "a", strconv.Itoa(n), "k")
+			q.do(t.Context(), "b", strconv.Itoa(n), "k")
 		}
-		q.Expect(time.Since(began)).To(BeNumerically("<=", 5*time.Second), "each work takes 1 s")
+		for n := range 5 {
+			began := time.Now()
+			q.Do(t.Context(), plan.Item{Key: pipeline.Key{Namespace: "c", Name: strconv.Itoa(n)}}, 1)
+			q.Expect(time.Since(began)).To(BeNumerically("<=", 2*time.Second+linger), "each work takes 1 s")
+		}
 		q.open.Wait()
 	})
 }
