@@ -76,7 +76,7 @@ type Consumer struct {
 	js      jetstream.JetStream
 	client  *Client
 	options ConsumeOptions
-	next    Handler
+	handler Handler
 
 	// state is the last reported state: the text of its error.
 	state *string
@@ -94,7 +94,7 @@ func NewConsumer(js jetstream.JetStream, o ConsumeOptions, handle Handler) *Cons
 	o.InProgressEvery = cmp.Or(o.InProgressEvery, AckWait/3)
 	o.MaxBytes = cmp.Or(o.MaxBytes, math.MaxInt64)
 	return &Consumer{
-		js: js, client: NewClient(js), options: o, next: handle, bytes: semaphore.NewWeighted(o.MaxBytes),
+		js: js, client: NewClient(js), options: o, handler: handle, bytes: semaphore.NewWeighted(o.MaxBytes),
 		work: make(chan func()), workers: make(chan struct{}, o.Concurrency), ended: make(chan struct{}),
 	}
 }
@@ -119,7 +119,7 @@ func (c *Consumer) Handle(ctx context.Context, m jetstream.Msg) Disposition {
 
 func (c *Consumer) handle(ctx context.Context, d *Delivery) Disposition {
 	alive := keepAlive(d, c.options.InProgressEvery)
-	disposition := call(ctx, d, c.next)
+	disposition := call(ctx, d, c.handler)
 	if disposition.action == actionDeadLetter {
 		disposition = c.publishDeadLetter(ctx, d, disposition)
 	}

@@ -41,12 +41,13 @@ func IsAddress(host string) bool {
 }
 
 // ShownHost returns a host as it appears in subjects and messages: HiddenHost for an IP address. A host that is too
-// long for a DNS name is cut, because NATS closes connections whose subjects exceed 4 KiB.
+// long for a DNS name is cut, because NATS closes connections whose subjects exceed 4 KiB. Only valid UTF-8 is left,
+// because no message can be encoded with other bytes.
 func ShownHost(host string) string {
 	if _, isAddress := address(host); isAddress {
 		return HiddenHost
 	}
-	return host[:min(len(host), MaxHostBytes)]
+	return strings.ToValidUTF8(host[:min(len(host), MaxHostBytes)], "")
 }
 
 // address parses a host as an IP address without its zone.

@@ -16,6 +16,7 @@ func TestHostOf(t *testing.T) {
 		"https://[::ffff:10.0.0.1]/":                        weburl.HiddenHost,
 		"https://10.0.0.1.example.com/":                     "10.0.0.1.example.com",
 		"https://" + strings.Repeat("a", 300) + ".example/": strings.Repeat("a", 253),
+		"https://" + strings.Repeat("é", 200) + "/":         strings.Repeat("é", 126), // not cut within a character
 		"https:///x": "",
 		"://":        "",
 	} {

@@ -47,40 +47,40 @@ func refusal(p *compile.Plan, err error) *compile.Problem {
 	return nil
 }
 
-// owns returns the reason why an existing ConfigMap does not belong to the Watcher (nil if it does, or
+// whyNotOurs returns the reason why an existing ConfigMap does not belong to the Watcher (nil if it does, or
 // may be taken over). A label is enough to hand it over.
-func owns(p *compile.Plan, t *compile.Target) *compile.Problem {
+func whyNotOurs(p *compile.Plan, t *compile.Target) *compile.Problem {
 	label := watchv1.LabelValue(p.Watcher.Name)
 	controller, ours := t.Controller, watchv1.GroupVersion().WithKind(watchv1.Kind).GroupKind()
 	switch {
 	case t.Label == "":
-		return exists(p, "exists and is not changed; label it "+watchv1.WatcherLabel+"="+label+" to hand it over, or")
+		return targetExists(p, "exists and is not changed; label it "+watchv1.WatcherLabel+"="+label+" to hand it over, or")
 	case t.Label != label:
-		return owned(p, t.Label)
+		return targetOwned(p, t.Label)
 	case controller.UID == "" || controller.UID == p.UID:
 		return nil
 	case controller.Name == p.Watcher.Name &&
 		schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind() == ours:
 		return nil // of a deleted Watcher with the same name
 	}
-	return exists(p, "belongs to "+controller.Kind+" "+controller.Name+";")
+	return targetExists(p, "belongs to "+controller.Kind+" "+controller.Name+";")
 }
 
-func exists(p *compile.Plan, how string) *compile.Problem {
+func targetExists(p *compile.Plan, how string) *compile.Problem {
 	return &compile.Problem{
 		Reason: watchv1.ReasonTargetExists, Message: "ConfigMap " + p.Target.Name + " " + how + " use another name",
 	}
 }
 
-func owned(p *compile.Plan, by string) *compile.Problem {
+func targetOwned(p *compile.Plan, by string) *compile.Problem {
 	return &compile.Problem{
 		Reason:  watchv1.ReasonTargetOwned,
 		Message: "ConfigMap " + p.Target.Name + " belongs to Watcher " + by + "; use another name",
 	}
 }
 
-// protects returns the reason why a ConfigMap is protected (nil if it is not).
-func protects(protected []string, p *compile.Plan) *compile.Problem {
+// whyProtected returns the reason why a ConfigMap is protected (nil if it is not).
+func whyProtected(protected []string, p *compile.Plan) *compile.Problem {
 	if !annotation.Protects(protected, p.Target.Namespace, p.Target.Name) {
 		return nil
 	}

@@ -71,7 +71,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
 	in := compile.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
-	in.Problem = protects(k.config.Selection.Protected, p)
+	in.Problem = whyProtected(k.config.Selection.Protected, p)
 	if in.Problem == nil && p.Problem == nil {
 		again, err = k.reconcileTarget(ctx, &in, m)
 	}
@@ -161,11 +161,11 @@ func isRepair(p *compile.Plan, t *compile.Target) bool { return t != nil && t.Ha
 // why the ConfigMap does not belong to the Watcher.
 func (k *keeper) find(ctx context.Context, p *compile.Plan, m *memory) (*compile.Target, error) {
 	if t := k.targets.Get(p.Target); t != nil {
-		m.found = lookup{problem: owns(p, t)}
+		m.found = lookup{problem: whyNotOurs(p, t)}
 		return t, nil
 	}
 	if first, found := k.claims.first(p.Target); found && first != p.Watcher {
-		m.found.problem = owned(p, first.Name)
+		m.found.problem = targetOwned(p, first.Name)
 		return nil, nil //nolint:nilnil // the other Watcher creates it
 	}
 	now := k.clock.Now()
@@ -178,7 +178,7 @@ func (k *keeper) find(ctx context.Context, p *compile.Plan, m *memory) (*compile
 		return nil, err
 	}
 	t := k.compiler.Target(object)
-	m.found.problem = owns(p, t)
+	m.found.problem = whyNotOurs(p, t)
 	return t, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -141,7 +142,7 @@ func urlAttributes(raw string) []attribute.KeyValue {
 		semconv.HTTPRequestMethodGet,
 		semconv.URLScheme(u.Scheme),
 		semconv.ServerAddress(weburl.HostOf(raw)),
-		semconv.URLPath(path[:min(len(path), maxPath)]),
+		semconv.URLPath(strings.ToValidUTF8(path[:min(len(path), maxPath)], "")),
 	}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
 		attributes = append(attributes, semconv.ServerPort(port))

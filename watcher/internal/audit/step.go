@@ -250,7 +250,7 @@ func (a *Auditor) judge(ctx context.Context, s *step, candidates []*candidate) e
 // carryOut records the verdict about a key in the index, from which the next plan of the object takes it, and in the
 // suspects.
 func (a *Auditor) carryOut(s *step, c *candidate, p pending, v verdict) {
-	k, finding := c.suspect, wantindex.Finding(wantindex.NothingLost)
+	k, finding := c.suspect, wantindex.NothingLost
 	k.last, k.notBefore = v, s.now.Add(a.interval.pause(v, p, k.requests, s.now))
 	a.suspects[c.key] = k
 	switch v {

@@ -50,10 +50,9 @@ type Want struct {
 // Finding is the result of an audit of a want.
 type Finding string
 
-// NothingLost: the want is in order.
-const NothingLost = ""
-
 const (
+	// NothingLost: the want is in order.
+	NothingLost Finding = ""
 	// BodyLost: the key does not hold its body, and no fetch is pending.
 	BodyLost Finding = "body_lost"
 	// BodyLostAgain: the same after another fetch.

@@ -32,7 +32,7 @@ const (
 // Object is a known ConfigMap. A write may rely on an assumed object: a wrong version only costs a conflict. A result
 // is dropped only after reading the live object.
 type Object struct {
-	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
+	// Metadata has the owners only of its annotated keys and of the keys in its status.
 	keystate.Metadata
 
 	Freshness Freshness

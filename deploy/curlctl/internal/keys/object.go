@@ -16,7 +16,7 @@ import (
 
 // Object is the metadata of a ConfigMap with one of our annotations.
 type Object struct {
-	// ConfigMap has the owners only of its annotated keys and of the keys in its status.
+	// Metadata has the owners only of its annotated keys and of the keys in its status.
 	keystate.Metadata
 
 	// Ignored says why the watcher ignores the object (empty: it does not).
