@@ -166,6 +166,21 @@ var _ = Describe("A body that the API server refuses", func() {
 		Expect(w.events(cm)).To(ContainElement(HavePrefix("Normal Recovered")))
 	})
 
+	It("is compared with what admission stored up to 256 KiB, since more would not fit into the memory of a small pod",
+		func() {
+			cm := w.create(asking("cm", "mydata="+url))
+			var whole []bool
+			w.calls.with(func(r *http.Request, next send) (*http.Response, error) {
+				if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/configmaps/") {
+					whole = append(whole, !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata"))
+				}
+				return next(r)
+			})
+			w.apply(w.content(w.want(cm, "mydata", url), "small"))
+			w.apply(w.content(due(w.want(cm, "mydata", url)), strings.Repeat("x", 300<<10)))
+			Expect(whole).To(Equal([]bool{true, false}))
+		})
+
 	It("leaves no status on an object that was created again after admission changed the value", func() {
 		alter()
 		cm, patches, again := w.create(asking("broken-cm", "mydata="+url)), 0, asking("broken-cm", "mydata="+url)
