@@ -158,7 +158,8 @@ func pinOf(object *metav1.PartialObjectMetadata, key, digest string) (name, valu
 		return "", "", err
 	}
 	name, value, _ = grammar.FindOption(object.Annotations, annotation.SHA256Name)
-	return name, annotation.WithPin(value, key, digest), nil
+	value, err = annotation.WithPin(value, key, digest)
+	return name, value, err
 }
 
 // toolOf returns the tool that owns the manifest of an object, if its field managers show one.

@@ -90,14 +90,18 @@ func NowValue(value string) string {
 	return "sha256:" + hex.EncodeToString(digest[:])
 }
 
-// WithPin returns the value of curl-sha256 after a change of the digest of one key (empty: none).
-func WithPin(value, key, digest string) string {
-	pins, _ := split(value)
+// WithPin returns the value of curl-sha256 after a change of the digest of one key (empty: none). A value that is too
+// long is an error.
+func WithPin(value, key, digest string) (string, error) {
+	pins, excess := split(value)
+	if excess != "" {
+		return "", errors.New("annotation " + SHA256Name + " has " + excess + "; shorten it first")
+	}
 	pins = slices.DeleteFunc(pins, func(pin string) bool { return strings.HasPrefix(pin, key+"=") })
 	if digest != "" {
 		pins = append(pins, key+"="+digest)
 	}
-	return strings.Join(pins, " ")
+	return strings.Join(pins, " "), nil
 }
 
 // digests parses curl-sha256. It rejects a digest for a key that is not requested, because its author

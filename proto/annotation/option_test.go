@@ -60,6 +60,16 @@ func TestSHA256(t *testing.T) {
 	}
 }
 
+func TestAPinIsNotAddedToTooManyAndDropsNone(t *testing.T) {
+	value := strings.Repeat("k=00 ", annotation.MaxPairs+1)
+	if got, err := annotation.WithPin(value, "key", "11"); err == nil {
+		t.Errorf("got %q", got)
+	}
+	if got, err := annotation.WithPin("a=00 key=22", "key", "11"); got != "a=00 key=11" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestADigestOfARejectedPairDoesNotAffectOthers(t *testing.T) {
 	annotations := with(annotation.SHA256Name, "b="+digest)
 	annotations[annotation.DefaultKey] = "a=a.example.com b=ftp://b.example.com"
