@@ -144,7 +144,7 @@ func moves() []move {
 		},
 		{do: func(l *lab) { l.want("one", "/ok"); l.want("two", "/ok") }, series: []string{own + "coalesced_total"}},
 		{do: queue, change: oneSlot, series: []string{
-			own + `parked_total{obstacle="host"}`, own + `hosts{state="queued"}`, own + "queued_keys",
+			own + `parked_total{waits_for="host"}`, own + `hosts{state="queued"}`, own + "queued_keys",
 		}},
 		{
 			series: []string{own + `claims_total{outcome="won"}`}, change: oneSlot,
@@ -153,7 +153,7 @@ func moves() []move {
 				for i := range 20 {
 					l.want(fmt.Sprint("waiting-", i), fmt.Sprint("/ok?", i))
 				}
-				Eventually(l.Value(own + `parked_total{obstacle="host"}`)).Should(BeNumerically(">=", 10))
+				Eventually(l.Value(own + `parked_total{waits_for="host"}`)).Should(BeNumerically(">=", 10))
 				l.release()
 			},
 		},

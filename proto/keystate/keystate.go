@@ -92,7 +92,7 @@ type Condition struct {
 	LastAttempt time.Time `json:"lastChecked,omitzero"`
 	// Stale: no good fetch for failure.StaleIntervals, whatever the state.
 	Stale bool `json:"stale,omitempty"`
-	// WaitsFor is the obstacle to the next attempt (empty: it waits only for its time).
+	// WaitsFor is what the next attempt waits for (empty: only for its time).
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 

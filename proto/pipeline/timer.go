@@ -127,7 +127,7 @@ func DecodeDue(key Key, data []byte) (*v1.Due, error) {
 // CauseName returns the name of a cause in metric labels and traces, such as refresh.
 func CauseName(c v1.Cause) string { return strings.ToLower(strings.TrimPrefix(c.String(), "CAUSE_")) }
 
-// WaitsForName returns the name of an obstacle in metric labels and logs, such as shared_get.
+// WaitsForName returns the name of a wait in metric labels and logs, such as shared_get.
 func WaitsForName(w v1.WaitsFor) string {
 	return strings.ToLower(strings.TrimPrefix(w.String(), "WAITS_FOR_"))
 }

@@ -76,8 +76,7 @@ type Explanation struct {
 	// NextTry is the time of the next attempt as planned at the time of writing, to the second. If
 	// it has passed, later attempts had the same outcome.
 	NextTry time.Time `json:"nextTry,omitzero"`
-	// WaitsFor is the obstacle to the next attempt, such as "pause of example.com"; empty if the
-	// attempt only waits for its time.
+	// WaitsFor is what the next attempt waits for, such as "pause of example.com"; empty: only for its time.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Stale reports that the key has been failing for long; see failure.FailsForLong.
 	Stale bool `json:"stale,omitempty"`

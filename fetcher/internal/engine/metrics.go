@@ -54,9 +54,9 @@ func NewMetrics(set *metric.Set) *Metrics {
 	for _, c := range failure.GETFailures() {
 		failures = append(failures, failure.Reason(c))
 	}
-	var obstacles []string
+	var waits []string
 	for _, n := range slices.Sorted(maps.Keys(v1.WaitsFor_name))[1:] { // the first is unspecified
-		obstacles = append(obstacles, pipeline.WaitsForName(v1.WaitsFor(n)))
+		waits = append(waits, pipeline.WaitsForName(v1.WaitsFor(n)))
 	}
 	return &Metrics{
 		messages: set.Counters("messages_total", "Messages handled, by outcome.",
@@ -68,8 +68,8 @@ func NewMetrics(set *metric.Set) *Metrics {
 		bodies:      set.Histogram("body_bytes", "Size of received bodies.", prometheus.ExponentialBuckets(64, 4, 8)),
 		notModified: set.Counter("not_modified_total", "304 responses to conditional GETs."),
 		coalesced:   set.Counter("coalesced_total", "Messages that shared the GET of another one."),
-		parked: set.Counters("parked_total", "Attempts parked without a GET, by obstacle.",
-			metric.Labeled("obstacle", obstacles...)),
+		parked: set.Counters("parked_total", "Attempts parked without a GET.",
+			metric.Labeled("waits_for", waits...)),
 		claims: set.Counters("claims_total",
 			"Claims of waiting keys, by outcome: won, or lost to an edit or another fetcher.",
 			metric.Labeled("outcome", claimWon, claimLost)),

@@ -483,7 +483,7 @@ func (f *fetcher) run() (stop func()) {
 
 // parked returns the number of parked attempts with a cause.
 func (f *fetcher) parked(cause string) func() (float64, error) {
-	return f.value(`parked_total{obstacle="` + cause + `"}`)
+	return f.value(`parked_total{waits_for="` + cause + `"}`)
 }
 
 // value returns the sum of our series with a prefix.

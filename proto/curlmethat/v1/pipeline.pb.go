@@ -448,7 +448,7 @@ func (FailureDetail) EnumDescriptor() ([]byte, []int) {
 	return file_curlmethat_v1_pipeline_proto_rawDescGZIP(), []int{2}
 }
 
-// WaitsFor is the closed set of obstacles to an attempt.
+// WaitsFor is the closed set of what an attempt waits for.
 type WaitsFor int32
 
 const (
@@ -885,7 +885,7 @@ type Due struct {
 	FreshUntil *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=fresh_until,json=freshUntil,proto3" json:"fresh_until,omitempty"`
 	// When a result last reported that class.
 	ReportedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=reported_at,json=reportedAt,proto3" json:"reported_at,omitempty"`
-	// Obstacle to the attempt; unspecified: it only waits for its time.
+	// What the attempt waits for; unspecified: only for its time.
 	WaitsFor WaitsFor `protobuf:"varint,12,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	// HTTP status of the last failed attempt; 0: no response, or no failure.
 	StatusCode int32 `protobuf:"varint,13,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
@@ -1375,7 +1375,7 @@ type Failure struct {
 	// The same failure was published before. It is repeated because somebody requested the
 	// fetch, or because it was long ago.
 	Again bool `protobuf:"varint,12,opt,name=again,proto3" json:"again,omitempty"`
-	// Obstacle to the next attempt; unspecified: it only waits for its time.
+	// What the next attempt waits for; unspecified: only for its time.
 	WaitsFor WaitsFor `protobuf:"varint,13,opt,name=waits_for,json=waitsFor,proto3,enum=curlmethat.v1.WaitsFor" json:"waits_for,omitempty"`
 	// Source of the credential that was refused (401, 403) or is missing: an entry of the
 	// header file, a Secret, or the host of a token URL. Never the credential itself.
