@@ -188,15 +188,24 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 	})
 }
 
-// watcherChanged enqueues a Watcher and the oldest ones that name its current and previous ConfigMap,
-// because they may have to create it now. A Watcher with a problem claims none.
+// watcherChanged enqueues a Watcher, and notes what it claims.
 func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
+	k.enqueue(name, live)
+	if w := k.watchers.Get(name); w != nil {
+		k.claim(name, w.Plan, live)
+		return
+	}
+	k.claim(name, nil, live)
+}
+
+// claim notes the ConfigMap of a Watcher (nil: deleted), and enqueues the oldest Watchers that name its current and
+// previous one, because they may have to create it now. A Watcher with a problem claims none.
+func (k *keeper) claim(name types.NamespacedName, p *compile.Plan, live bool) {
 	var targets []types.NamespacedName
 	var created int64
-	if w := k.watchers.Get(name); w != nil && w.Plan.Problem == nil {
-		targets, created = append(targets, w.Plan.Target), w.Plan.Created.Unix()
+	if p != nil && p.Problem == nil {
+		targets, created = append(targets, p.Target), p.Created.Unix()
 	}
-	k.enqueue(name, live)
 	for _, target := range k.claims.set(name, created, targets...) {
 		if first, found := k.claims.first(target); found {
 			k.enqueue(first, live)

@@ -165,6 +165,19 @@ var _ = Describe("A change during a reconcile", func() {
 	})
 })
 
+var _ = It("A Watcher whose rule does not compile keeps no other one from its ConfigMap", func(ctx SpecContext) {
+	r := newRig(ctx)
+	r.run(ctx)
+	r.apply(ctx, "broken", `sources: [{key: a, url: rules.example.com, expect: [{rule: "("}]}], target: {name: shared}`)
+	r.apply(ctx, "working", `configData: {a: b}, target: {name: shared}`)
+	Eventually(ctx, r.watchers.Len).WithTimeout(patience).Should(Equal(2))
+	Eventually(ctx, func(g Gomega) {
+		r.reconcileAll(ctx, g, []string{"broken", "working"})
+		g.Expect(r.ready(ctx, g, "broken")).To(HavePrefix("False/InvalidExpression"))
+		g.Expect(r.ready(ctx, g, "working")).To(Equal("True/Ready Fresh"))
+	}).WithTimeout(patience).Should(Succeed())
+})
+
 var _ = It("An idle keeper writes nothing for ten minutes, whatever the state of its Watchers", func(ctx SpecContext) {
 	r := newRig(ctx)
 	suitetest.Must(r.core.ConfigMaps(r.namespace).Create(ctx,

@@ -70,6 +70,7 @@ func (k *keeper) reconcile(ctx context.Context, name types.NamespacedName) (agai
 	remembered, _ := k.memories.LoadOrStore(name, &memory{})
 	m, _ := remembered.(*memory)
 	p := w.Plan.Checked()
+	k.claim(name, p, true)
 	in := compile.Input{Plan: p, Previous: w.Status, Version: w.Version, Now: k.clock.Now()}
 	in.Problem = whyProtected(k.config.Selection.Protected, p)
 	if in.Problem == nil && p.Problem == nil {
