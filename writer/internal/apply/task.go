@@ -255,8 +255,8 @@ func (t *task) finish(ctx context.Context, p plan.Plan) []Applied {
 // keepVersions adds the bodies of a patched plan to the history, unless their key has another value.
 func (t *task) keepVersions(ctx context.Context, p plan.Plan) {
 	for i, d := range p.Decisions {
-		if _, altered := t.memory.Altered[t.items[i].Key.Key]; d.Version && !altered {
-			t.history.keep(ctx, t.items[i], d.Available)
+		if _, altered := t.memory.Altered[t.items[i].Key.Key]; d.Keep && !altered {
+			t.history.keep(ctx, t.items[i], d.Offered)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (b *builder) content(i Item, c *v1.Content) Decision {
 		next.ChangedAt = entry.ChangedAt
 	}
 	d := b.recordHealthy(i, entry, next)
-	d.Version = !holds
+	d.Keep = !holds
 	return d
 }
 

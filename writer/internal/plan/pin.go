@@ -29,7 +29,7 @@ func (b *builder) offered(i Item, c *v1.Content) Decision {
 	}
 	next.Fence = i.Fence
 	d := b.recordHealthy(i, entry, next)
-	d.Version, d.Available = true, true
+	d.Keep, d.Offered = true, true
 	if entry.Available != next.Available {
 		d.Events = append(d.Events, updateAvailable(i, entry.HasBody(), next.Available))
 	}

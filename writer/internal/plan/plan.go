@@ -33,9 +33,8 @@ type Decision struct {
 	// Confirmed means that the item found the value of its key unchanged. The status does not record
 	// that.
 	Confirmed bool
-	// Version means that the body of the item belongs into the history, and Available that it was not written.
-	Version, Available bool
-
+	// Keep means that the body of the item belongs into the history, and Offered that it was not written.
+	Keep, Offered bool
 	// NewPage means that the body is an HTML page for the first time, so that a dead letter keeps its start.
 	NewPage bool
 	// byFence means that the fence decides, so that the object need not be read.
