@@ -128,9 +128,11 @@ func TestANamespaceDoesNotWaitForTheBacklogOfAnother(t *testing.T) {
 			q.do(t.Context(), "a", strconv.Itoa(n), "k")
 		}
 		<-time.After(2 * linger)
+		synctest.Wait()
 		q.Expect(q.most).To(Equal(6), "three quarters")
 		q.do(t.Context(), "b", "cm", "k")
 		<-time.After(2 * linger)
+		synctest.Wait()
 		q.Expect(q.most).To(Equal(7))
 		q.open.Wait()
 	})
