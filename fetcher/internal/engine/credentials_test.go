@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kv8s/curl-me-that/deploy/testkit/suitetest"
+	"github.com/kv8s/curl-me-that/fetcher/internal/engine"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/signature"
@@ -101,9 +102,13 @@ var _ = Describe("Credentials", func() {
 	})
 
 	It("are checked once per interval without a request while the want is not signed", func() {
+		// The URL, and so the port, decides when a refresh comes. Here the first one comes after six minutes, not after
+		// three eighths of the interval.
+		slot := engine.Refresh{Min: time.Second}.Next(w.clock.Now(), o.URL+"/private/a", 10*time.Minute)
+		w.clock.Advance(slot.Sub(w.clock.Now()) + 4*time.Minute)
 		sequence := refused(w.want(o.URL+"/private/a", every(10*time.Minute)))
 		reports := len(w.results())
-		for range 4 { // the first refresh comes after half an interval to one and a half
+		for range 4 {
 			Expect(w.timer().at).To(BeTemporally(">", w.clock.Now().Add(4*time.Minute)))
 			f.elapse()
 			Eventually(w.pending).Should(BeZero())
