@@ -30,8 +30,11 @@ func (c *Client) PublishDeadLetter(ctx context.Context, key Key, d *v1.DeadLette
 // is left out.
 const maxDeadLetterPayload = 64 << 10
 
+// MaxSnippet is the maximum size of the start of a response in a dead letter, in bytes.
+const MaxSnippet = 1 << 10
+
 // deadLetter returns the dead letter for a message that cannot be handled, and the key in its
-// subject. Its time is that of the message, because a wrong wall clock must do no harm.
+// subject. It has the time of the message, so a wrong clock on this machine does no harm.
 func (d *Delivery) deadLetter(why error) (Key, *v1.DeadLetter) {
 	kind, key, _ := ParseSubject(d.Subject()) // on error, the key is empty
 	at := timestamppb.New(d.StoredAt())
@@ -82,7 +85,7 @@ func wantIn(kind Kind, key Key, data []byte) (want *v1.Want, sequence uint64) {
 type ClassError struct {
 	Class v1.FailureClass
 	Err   error
-	// Snippet is the start of the body for the dead letter, at most 1 KiB.
+	// Snippet is the start of the body for the dead letter, at most MaxSnippet bytes.
 	Snippet []byte
 }
 

@@ -195,7 +195,7 @@ func (s *Schedule) afterFailure(t *trigger, f fetchFailure, now time.Time, rando
 		report.Interval = durationpb.New(interval)
 		d.deadLetter = &v1.DeadLetter{
 			Want: slim(t.want), Failure: report, Sequence: t.sequence, LastFailedAt: timestamppb.New(now),
-			Snippet: f.Snippet[:min(len(f.Snippet), get.MaxSnippet)], ReplayOf: t.due.GetReplayOf(),
+			Snippet: f.Snippet, ReplayOf: t.due.GetReplayOf(),
 		}
 	}
 	if publish {

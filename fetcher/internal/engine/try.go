@@ -229,7 +229,7 @@ func (e *Engine) applyRules(ctx context.Context, t *trigger, r get.Response) att
 		f := &fetchFailure{rule: uint32(number), text: "body does not pass curl-expect or curl-select"}
 		f.Class, f.Detail = failure.ContentRejected, ruleDetails[cause]
 		if !r.Credential {
-			f.Snippet = r.Body[:min(len(r.Body), get.MaxSnippet)]
+			f.Snippet = r.Body[:min(len(r.Body), pipeline.MaxSnippet)]
 		}
 		if cause == rule.TooLarge {
 			f.Limit = rule.MaxBody

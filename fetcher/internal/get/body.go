@@ -53,12 +53,12 @@ func (x *exchange) rejected(answer *http.Response, cancel context.CancelFunc) re
 	r := rejection{
 		status: answer.StatusCode, retryAfter: retryAfter(answer.Header, x.client.deps.Now()), decided: true,
 	}
-	if answer.StatusCode == http.StatusSwitchingProtocols {
+	if answer.StatusCode == http.StatusSwitchingProtocols || x.credential { // who reads dead letters may not have it
 		return r
 	}
 	timer := time.AfterFunc(snippetTimeout, cancel)
 	defer timer.Stop()
-	snippet := make([]byte, MaxSnippet)
+	snippet := make([]byte, pipeline.MaxSnippet)
 	n, err := io.ReadFull(answer.Body, snippet)
 	if err == nil || n > 0 || errors.Is(err, io.EOF) {
 		r.snippet = snippet[:n]

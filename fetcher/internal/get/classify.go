@@ -24,9 +24,6 @@ import (
 	"github.com/kv8s/curl-me-that/proto/weburl"
 )
 
-// MaxSnippet is the maximum size of Error.Snippet, in bytes.
-const MaxSnippet = 1 << 10
-
 // Error means that a GET failed. Its text is one sentence without any address, text of a server, query or credentials.
 type Error struct {
 	Class  v1.FailureClass
@@ -48,7 +45,8 @@ type Error struct {
 	// Redirected reports whether the response came from another origin than the requested URL's.
 	Redirected bool
 	// Snippet is the start of the body of a response with a bad status, or of one that fails the rules, at most
-	// MaxSnippet bytes. It is for dead letters only, never for Events or logs. A response to a credential has none.
+	// pipeline.MaxSnippet bytes. It is for dead letters only, never for Events or logs. A response to a credential has
+	// none.
 	Snippet []byte
 	// Credential is the source of a credential that a server rejected or that is missing: an entry, a
 	// Secret, or the host of a token URL. It is never a credential.
@@ -134,10 +132,7 @@ func (h *handshakeError) Unwrap() error { return h.error }
 func (x *exchange) failure(end hopEnd) *Error {
 	e := x.classify(end.err, cmp.Or(end.hop, new(hop)))
 	e.Host, e.Redirected, e.Redirects = x.host, x.redirected, x.redirects
-	e.StatusCode, e.RetryAfter = end.status, end.retryAfter
-	if !x.credential {
-		e.Snippet = end.snippet
-	}
+	e.StatusCode, e.RetryAfter, e.Snippet = end.status, end.retryAfter, end.snippet
 	e.cause = end.err
 	return &e
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/egress"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 	"github.com/kv8s/curl-me-that/proto/process/reload"
 	"github.com/kv8s/curl-me-that/proto/sentence"
 )
@@ -30,8 +31,9 @@ func (g grants) find(u *url.URL) *headerEntry { return cmp.Or(g[0].find(u), g[1]
 // credentials are the credentials of one hop. They have no String method and appear in no error.
 type credentials struct {
 	entry *headerEntry
-	// digest identifies the entry, as it was before the hop (empty: none).
-	digest   string
+	// from identifies, in Validators, the URL of the hop, which may have secrets of a redirect, and the entry as it was
+	// before the hop. With other headers the server may give another body the same validators.
+	from     string
 	token    string
 	identity *clientIdentity
 }
@@ -50,9 +52,9 @@ func (c credentials) apply(h http.Header) {
 	}
 }
 
-// credentials returns the credentials of an entry, which may be nil, for a hop.
-func (c *Client) credentials(ctx context.Context, e *headerEntry) (credentials, error) {
-	found := credentials{entry: e, digest: e.digest()}
+// credentials returns the credentials of an entry, which may be nil, for a hop to u.
+func (c *Client) credentials(ctx context.Context, u *url.URL, e *headerEntry) (credentials, error) {
+	found := credentials{entry: e, from: pipeline.Digest(textOf(u))[:32] + e.digest()}
 	switch {
 	case e == nil:
 		return found, nil

@@ -38,7 +38,7 @@ type exchange struct {
 	client *Client
 	// request loses its Validators in withConditions if a server rejects them.
 	request Request
-	// host is that of the URL, and redirects counts the redirects that led on.
+	// host is the host of the requested URL, and redirects counts the redirects that were followed.
 	host      string
 	redirects int
 	// redirected reports whether another origin was reached, from the next hop on.
@@ -102,7 +102,7 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 	if err := x.request.policy.CheckURL(u); err != nil {
 		return hopEnd{err: err}
 	}
-	secrets, err := x.client.credentials(ctx, entry)
+	secrets, err := x.client.credentials(ctx, u, entry)
 	if err != nil {
 		return hopEnd{err: err, rejection: rejection{decided: true}}
 	}
@@ -124,7 +124,7 @@ func (x *exchange) withCredentials(ctx context.Context, u *url.URL) hopEnd {
 // withConditions makes a hop, and repeats it without conditions if the response is about another body or is a broken
 // 304, or if the server may reject the conditions. In the last case the URL gets none from then on.
 func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets credentials) hopEnd {
-	conditional := x.conditional(u, secrets)
+	conditional := x.conditional(secrets)
 	end := x.hopTo(ctx, u, secrets)
 	switch {
 	case conditional && end.isEmpty(): // some gateways replace the status 304 by 200
@@ -141,9 +141,9 @@ func (x *exchange) withConditions(ctx context.Context, u *url.URL, secrets crede
 	return x.hopTo(ctx, u, secrets)
 }
 
-// conditional reports whether a GET of a URL with these credentials has conditions.
-func (x *exchange) conditional(u *url.URL, secrets credentials) bool {
-	return x.request.Conditional() && x.request.From == secrets.from(u)
+// conditional reports whether a GET with these credentials has conditions.
+func (x *exchange) conditional(secrets credentials) bool {
+	return x.request.Conditional() && x.request.From == secrets.from
 }
 
 // hopTo makes one request.
@@ -153,19 +153,19 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	defer cancel()
 	direct := x.client.isDirect(x.request.policy, u.Hostname())
 	line := requestURL(u, !direct && u.Scheme == "http")
-	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(u, secrets)}).WithContext(ctx)
+	request := (&http.Request{Method: http.MethodGet, URL: line, Header: x.headers(secrets)}).WithContext(ctx)
 	by := &transport{client: x.client, policy: x.request.policy, identity: secrets.identity, hop: h}
 	answer, err := by.RoundTrip(request)
-	x.show(request, u, answer)
+	x.show(request, u, secrets, answer)
 	if err != nil {
 		return hopEnd{err: err, hop: h}
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch {
 	case answer.StatusCode == http.StatusOK:
-		response, err := x.content(secrets.from(u), answer)
+		response, err := x.content(secrets.from, answer)
 		return hopEnd{response: response, err: err, hop: h}
-	case answer.StatusCode == http.StatusNotModified && x.conditional(u, secrets) && x.request.confirmed(answer.Header):
+	case answer.StatusCode == http.StatusNotModified && x.conditional(secrets) && x.request.confirmed(answer.Header):
 		return hopEnd{response: Response{NotModified: true, Validators: x.request.Validators}}
 	case isRedirect(answer.StatusCode):
 		return x.redirect(u, answer)
@@ -175,13 +175,13 @@ func (x *exchange) hopTo(ctx context.Context, u *url.URL, secrets credentials) h
 	return end
 }
 
-func (x *exchange) headers(u *url.URL, secrets credentials) http.Header {
+func (x *exchange) headers(secrets credentials) http.Header {
 	h := http.Header{
 		"Accept":          {"*/*"},
 		"Accept-Encoding": {"identity"},
 		"User-Agent":      {"curl-me-that/" + x.client.cfg.Version + " (+https://github.com/kv8s/curl-me-that)"},
 	}
-	conditional := x.conditional(u, secrets)
+	conditional := x.conditional(secrets)
 	if conditional && x.request.ETag != "" {
 		h.Set("If-None-Match", x.request.ETag)
 	}

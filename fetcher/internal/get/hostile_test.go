@@ -28,6 +28,7 @@ import (
 	"github.com/kv8s/curl-me-that/fetcher/internal/get"
 	v1 "github.com/kv8s/curl-me-that/proto/curlmethat/v1"
 	"github.com/kv8s/curl-me-that/proto/failure"
+	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 var _ = Describe("the client", func() {
@@ -47,7 +48,7 @@ var _ = Describe("the client", func() {
 
 	It("survives 32 concurrent hostile servers within 64 MiB of heap", func(ctx SpecContext) {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-		// With so many connections on a busy machine, a slow server must not count as a silent one.
+		// This many connections on a busy machine would make a slow server look silent.
 		cfg.Timeout, cfg.HeaderTimeout = 6*time.Second, 4*time.Second
 		client := newClient()
 		servers := hostileServers()
@@ -167,7 +168,7 @@ func (h hostile) check(port int, response get.Response, err error) error {
 		return fmt.Errorf("%s: is described as %w", h.name, err)
 	}
 	snippet, pause := len(failure.Snippet), failure.RetryAfter
-	if snippet > get.MaxSnippet || pause != 0 && pause != math.MaxInt64 {
+	if snippet > pipeline.MaxSnippet || pause != 0 && pause != math.MaxInt64 {
 		return fmt.Errorf("%s: gave a snippet of %d bytes and Retry-After %s", h.name, snippet, pause)
 	}
 	return nil

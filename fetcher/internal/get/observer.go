@@ -61,12 +61,12 @@ var shownHeaders = []string{
 }
 
 // show shows a hop to the observer, if it wants to see hops. The answer may be nil.
-func (x *exchange) show(request *http.Request, u *url.URL, answer *http.Response) {
+func (x *exchange) show(request *http.Request, u *url.URL, secrets credentials, answer *http.Response) {
 	if x.request.Observer == nil || x.request.Observer.Hop == nil {
 		return
 	}
 	sent, received := "GET "+hideQuery(textOf(u)), "no response"
-	plain := x.headers(u, credentials{})
+	plain := x.headers(credentials{from: secrets.from})
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
 		value := request.Header.Get(name)
 		if plain.Get(name) != value {

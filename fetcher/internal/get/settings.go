@@ -52,7 +52,7 @@ func (c *Client) settings(kind string, r Request) string {
 		parts = []string{c.roots.Hash()}
 	}
 	if kind != ofPolicy {
-		parts = append(parts, r.grants[0].digest(), r.grants[1].digest())
+		parts = append(parts, r.grants[0].content(), r.grants[1].content())
 	}
 	return kind + pipeline.Digest(strings.Join(parts, "\n"))[:4]
 }
@@ -62,8 +62,8 @@ func (c *Client) SettingsChanged(namespace, url, settings string) bool {
 	return settings != "" && c.settings(settings[:1], c.Resolve(Request{URL: url, Namespace: namespace})) != settings
 }
 
-// digest identifies the entries and the content of their files.
-func (h hostEntries) digest() string {
+// content returns the text of the entries and hashes of their files.
+func (h hostEntries) content() string {
 	var text strings.Builder
 	for e := range h.all {
 		text.WriteString(e.content())
@@ -79,6 +79,7 @@ func (h *headerEntry) digest() string {
 	return pipeline.Digest(h.content())[:4]
 }
 
+// content returns the text of the entry and hashes of its files.
 func (h *headerEntry) content() string {
 	return h.text + h.bearer.Hash() + h.secret.Hash() + h.identity.Hash()
 }

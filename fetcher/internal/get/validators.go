@@ -2,12 +2,9 @@ package get
 
 import (
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/kv8s/curl-me-that/proto/pipeline"
 )
 
 // Validators make a GET conditional (RFC 9110 section 13). They are sent only to the URL that gave
@@ -54,10 +51,6 @@ func validDate(s string) string {
 	}
 	return s
 }
-
-// from identifies in Validators a URL, which may have secrets of a redirect, and the entry of the credentials. With
-// other headers the server may give another body the same validators.
-func (c credentials) from(u *url.URL) string { return pipeline.Digest(textOf(u))[:32] + c.digest }
 
 // validators returns the usable validators of a 200.
 func (x *exchange) validators(from string, h http.Header) Validators {

@@ -51,9 +51,6 @@ func (a *Applier) Handle(ctx context.Context, d *pipeline.Delivery) pipeline.Dis
 	return disposition
 }
 
-// maxSnippet is the maximum length of the start of a page in its dead letter.
-const maxSnippet = 1 << 10
-
 // errPage is the reason for the dead letter of a page, with the start of the page unless it was fetched with a
 // credential.
 func errPage(content *v1.Content) error {
@@ -62,7 +59,7 @@ func errPage(content *v1.Content) error {
 		Err:   errors.New("an HTML page would replace a value that is none"),
 	}
 	if body := content.GetBody(); !content.GetCredential() {
-		err.Snippet = body[:min(len(body), maxSnippet)]
+		err.Snippet = body[:min(len(body), pipeline.MaxSnippet)]
 	}
 	return err
 }
