@@ -190,12 +190,12 @@ func (k *keeper) namespaceChanged(namespace types.NamespacedName, live bool) {
 
 // watcherChanged enqueues a Watcher, and notes what it claims.
 func (k *keeper) watcherChanged(name types.NamespacedName, live bool) {
-	k.enqueue(name, live)
+	var p *compile.Plan
 	if w := k.watchers.Get(name); w != nil {
-		k.claim(name, w.Plan, live)
-		return
+		p = w.Plan
 	}
-	k.claim(name, nil, live)
+	k.enqueue(name, live)
+	k.claim(name, p, live)
 }
 
 // claim notes the ConfigMap of a Watcher (nil: deleted), and enqueues the oldest Watchers that name its current and

@@ -16,13 +16,14 @@ import (
 	"github.com/kv8s/curl-me-that/writer/internal/plan"
 )
 
-// maxCompared is the maximum size of a plan whose values are compared with those of the resulting object. That is the
-// whole object, and with the bodies of larger plans it would not fit into the memory of a small pod.
+// maxCompared is the size in bytes up to which the values of a plan are compared with what the API server stored. To
+// compare, it must return the whole object. Together with larger bodies that is too much for the memory of a small pod.
 const maxCompared = 256 << 10
 
 // patch sends a plan and caches the resulting metadata.
 func (t *task) patch(ctx context.Context, p plan.Plan) error {
-	written, err := t.send(ctx, p)
+	whole := compares(p)
+	written, err := t.send(ctx, p, whole)
 	if err == nil {
 		metadata := written.ObjectMeta // without the values
 		if t.objects.Drop(t.ref); metadata.Size() <= maxCached {
@@ -30,7 +31,7 @@ func (t *task) patch(ctx context.Context, p plan.Plan) error {
 		}
 		if p.SetStatus && written.Annotations[annotation.StatusKey] != p.Status {
 			err = apiserver.ErrStripped
-		} else if compares(p) {
+		} else if whole {
 			err = t.compare(p, written, &metadata)
 		}
 	}
@@ -76,19 +77,19 @@ func (t *task) compare(p plan.Plan, written *corev1.ConfigMap, metadata *metav1.
 	return nil
 }
 
-func (t *task) send(ctx context.Context, p plan.Plan) (*corev1.ConfigMap, error) {
+func (t *task) send(ctx context.Context, p plan.Plan, whole bool) (*corev1.ConfigMap, error) {
 	if beginsRecord(t.object, p) {
 		body, err := encodeApply(t.ref, t.object, p)
 		if err != nil {
 			return nil, err
 		}
-		return t.deps.Client.Apply(ctx, t.ref, body, compares(p))
+		return t.deps.Client.Apply(ctx, t.ref, body, whole)
 	}
 	body, err := encode(t.object, p)
 	if err != nil {
 		return nil, err
 	}
-	return t.deps.Client.Patch(ctx, t.ref, body, compares(p))
+	return t.deps.Client.Patch(ctx, t.ref, body, whole)
 }
 
 // strategicPatch is a strategic merge patch of plain maps, in which null removes a member. A key
