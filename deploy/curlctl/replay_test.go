@@ -183,7 +183,7 @@ var _ = Describe("replay and refetch", func() {
 		Expect(w.ok(ctx, "replay", "--all", "--yes", "--rate=1000")).To(Equal("Replayed 101 failures.\n"))
 	})
 
-	It("fetches wanted keys on demand, also those that have not failed", func(ctx SpecContext) {
+	It("fetches wanted keys on demand, even if they have not failed", func(ctx SpecContext) {
 		site.up.Store(true)
 		w.fetch()
 		for i := range 3 {

@@ -30,7 +30,7 @@ const (
 	Held
 	// Drifted: the key had the requested body, and was removed or changed since.
 	Drifted
-	// Foreign: the key belongs to somebody else, or to another installation.
+	// Foreign: somebody else or another installation owns the key.
 	Foreign
 	// Copied: the status was written on another object, as after a restore. Only the value shows whether it is ours.
 	Copied

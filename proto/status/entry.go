@@ -53,8 +53,8 @@ type Entry struct {
 	// fields are inlined.
 	*Explanation
 
-	// CheckedFingerprint is that of the foreign or missing owner (package annotation) of a key that has the right
-	// body nevertheless.
+	// CheckedFingerprint identifies the owner of a key that is not ours, or has no owner, but was found to hold the right
+	// body (package annotation).
 	CheckedFingerprint string `json:"checkedOwner,omitempty"`
 	// Annotation is the annotation that asked for the key, as annotation.NameInStatus names it. Only an
 	// installation that reads this annotation removes or changes the entry.

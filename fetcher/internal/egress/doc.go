@@ -41,8 +41,8 @@
 //
 // # Names
 //
-// A name is looked up as an absolute name, from the root. The search list of resolv.conf applies only if there is an
-// allow-cidr and the name is unknown or has no dot. Otherwise a namespace of the cluster could shadow a public name.
+// Names are looked up as absolute names. The search list of resolv.conf is used only if there is an allow-cidr, and
+// only for names that are unknown or have no dot. Otherwise a namespace of the cluster could shadow a public name.
 //
 // # Namespaces
 //

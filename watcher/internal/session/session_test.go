@@ -123,7 +123,7 @@ func TestASessionReconcilesAllObjectsAndTheWantsInScopeAndThoseOfItsInstallation
 			b.Eventually(reconciled).Should(Receive(&name))
 			objects[name] = true
 		}
-		b.Expect(objects).To(HaveLen(len(known)+1), "those that were deleted before, too")
+		b.Expect(objects).To(HaveLen(len(known)+1), "also those that were deleted earlier")
 		b.Expect(b.server.Restart()).To(Succeed())
 		b.becomes("sessions_total", 2)
 		b.Expect(suitetest.Lines(b.log, "ignoring wants of other installations")).To(Equal(1))

@@ -28,7 +28,7 @@ type Want struct {
 	RequestHash [16]byte
 	// Now is the value of curl-now.
 	Now string
-	// Fingerprint is that of the owner whose change the want repairs (empty: none).
+	// Fingerprint identifies the owner whose change the want repairs. It is empty if the want repairs nothing.
 	Fingerprint string
 	// Refreshes reports whether the want has an interval.
 	Refreshes bool

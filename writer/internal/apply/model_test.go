@@ -423,7 +423,7 @@ func problem(s status.Status) string {
 	return s.Problem.Message
 }
 
-// isForeign reports whether somebody else wrote the value of a key, and we never did.
+// isForeign reports whether somebody else wrote a key that we have never written.
 func isForeign(cm *corev1.ConfigMap, entry status.Entry, key string) bool {
 	return !entry.HasBody() && ownerOf(cm, key).State == annotation.Foreign
 }

@@ -43,7 +43,7 @@ type queue struct {
 	shares map[string]*share // by namespace
 }
 
-// group has the pending results for one object. It exists as long as somebody works on it.
+// group holds the pending results of one object. It exists while a goroutine works on that object.
 type group []pending
 
 // pending is a result that waits for its batch.
